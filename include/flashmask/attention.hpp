@@ -1,0 +1,96 @@
+// Exact masked attention, forward and backward (docs/attention.md).
+//
+// Layout: tensors are strided views [batch][rows or columns][heads][head_dim] (BSHD order of extents; any strides, so a
+// BHSD tensor is the same view with other strides). LSE is float32 [batch][query heads][rows], natural logarithm.
+// A row that sees nothing: out = 0, lse = -inf, all its gradients 0. A column nobody sees: dK = dV = 0.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "flashmask/mask.hpp"
+#include "flashmask/tile.hpp"
+
+namespace flashmask {
+
+enum class DType : std::uint8_t { f32, f16, bf16 };
+std::string_view to_string(DType dtype);
+/// Size of one element in bytes.
+std::size_t size_of(DType dtype);
+
+enum class Backend : std::uint8_t { cpu, sm90 };
+std::string_view to_string(Backend backend);
+
+/// Strided view of a 4-D tensor; strides in elements, order (batch, position, head, dim).
+struct TensorView {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  std::array<std::int64_t, 4> strides{};
+};
+struct MutableTensorView {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::array<std::int64_t, 4> strides{};
+  operator TensorView() const { return {data, dtype, strides}; }  // NOLINT: a mutable view is a view
+};
+
+/// Strides of a contiguous BSHD tensor [batch][positions][heads][dim].
+std::array<std::int64_t, 4> bshd_strides(std::int64_t positions, std::int64_t heads, std::int64_t dim);
+/// Strides of a contiguous BHSD tensor [batch][heads][positions][dim], in BSHD order of extents.
+std::array<std::int64_t, 4> bhsd_strides(std::int64_t positions, std::int64_t heads, std::int64_t dim);
+
+/// Extents of one attention call. query_heads must be a multiple of kv_heads (MHA, GQA, MQA).
+struct AttentionShape {
+  std::int64_t batch = 1;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t query_heads = 1;
+  std::int64_t kv_heads = 1;
+  std::int64_t head_dim = 0;
+};
+
+/// The mask of a call: a host mask, or a prebuilt tile map beside it (same mask, any tile shape) to save classifying.
+/// Pointers are borrowed for the duration of the call.
+struct MaskArgument {
+  const ColumnMask* mask = nullptr;
+  const TileMap* map = nullptr;  ///< optional; built inside the call when absent
+};
+
+struct ForwardArguments {
+  AttentionShape shape;
+  MaskArgument mask;
+  TensorView q, k, v;
+  MutableTensorView out;
+  float* lse = nullptr;             ///< contiguous [batch][query_heads][rows]
+  std::optional<float> scale{};     ///< default 1 / sqrt(head_dim)
+  int threads = 0;                  ///< cpu backend; 0 = one per core
+};
+
+struct BackwardArguments {
+  AttentionShape shape;
+  MaskArgument mask;
+  TensorView q, k, v, out, dout;
+  const float* lse = nullptr;
+  MutableTensorView dq, dk, dv;
+  std::optional<float> scale{};
+  int threads = 0;
+};
+
+/// Throw invalid_argument or unsupported before any work if the arguments do not describe a legal call.
+void validate(const ForwardArguments& arguments);
+void validate(const BackwardArguments& arguments);
+
+/// Computes out and lse on host memory. Validates first. All tensors of a call share one dtype.
+void forward(const ForwardArguments& arguments);
+/// Computes dq, dk and dv on host memory from a forward's out and lse. Deterministic: bitwise equal from run to run
+/// for any number of threads.
+void backward(const BackwardArguments& arguments);
+
+/// Merges (out, lse) pairs of two disjoint column sets of the same rows into `out`/`lse`; fp32 tensors and host memory.
+void merge_outputs(const AttentionShape& shape, TensorView out_a, const float* lse_a, TensorView out_b,
+                   const float* lse_b, MutableTensorView out, float* lse);
+
+}  // namespace flashmask
