@@ -10,6 +10,11 @@
 
 namespace flashmask {
 
+namespace tile {
+class CanonicalColumns;
+class ColumnBlockClassifier;
+}  // namespace tile
+
 /// masked: no cell visible, skip. partial: apply the intervals. unmasked: every cell visible, no mask code.
 enum class TileClass : std::uint8_t { masked = 0, partial = 1, unmasked = 2 };
 
@@ -57,7 +62,8 @@ FLASHMASK_HOST_DEVICE constexpr TileClass classify(const BlockBounds& b, std::in
   return touch_l || touch_u ? TileClass::partial : TileClass::unmasked;
 }
 
-/// `count` consecutive blocks from `first` that share one class (never masked: masked blocks are the gaps between runs).
+/// `count` consecutive blocks from `first` that share one class (never masked: masked blocks are the gaps between
+/// runs).
 struct TileRun {
   std::int32_t first = 0;
   std::int32_t count = 0;
@@ -95,7 +101,7 @@ class TileMap {
   TileMap() = default;
 
   /// Builds the map of `mask` (any vectors; canonical form is taken first). Throws invalid_argument for a tile shape
-  /// that is not positive. O(columns + row blocks x column blocks) time, `exact` O(rows x columns / block_m) at worst.
+  /// that is not positive. O(columns + row blocks x column blocks) time under either rule.
   static TileMap build(const ColumnMask& mask, TileShape shape, TileRule rule = TileRule::minmax);
 
   [[nodiscard]] const MaskShape& mask_shape() const { return mask_shape_; }
@@ -122,6 +128,10 @@ class TileMap {
   [[nodiscard]] std::span<const RowBlock> heaviest_first() const { return order_; }
 
  private:
+  void append_columns(const tile::CanonicalColumns& columns, tile::ColumnBlockClassifier& classifier);
+  void append_rows();
+  void sort_heaviest_first();
+
   MaskShape mask_shape_;
   TileShape shape_;
   TileRule rule_ = TileRule::minmax;
@@ -133,11 +143,31 @@ class TileMap {
   std::vector<RowBlock> order_;
 };
 
+/// Tile counts of a whole mask over batch and mask heads without building a map; equals TileMap::build(...).counts().
+TileCounts tile_counts(const ColumnMask& mask, TileShape shape = {}, TileRule rule = TileRule::minmax);
+
 /// Visible share of all cells, exact (1 for an empty mask).
 double element_density(const ColumnMask& mask);
 /// Share of tiles that are not masked under the minmax rule on canonical vectors; the published TFLOP/s convention
 /// uses 128 x 128 whatever the kernel's tile.
 double tile_density(const ColumnMask& mask, TileShape shape = {});
+
+/// What one unit of planning load is.
+enum class LoadUnit : std::uint8_t { cells = 0, tiles = 1 };
+
+/// How chunk_loads counts. Shape, costs and rule are read for `tiles` alone.
+struct LoadOptions {
+  LoadUnit unit = LoadUnit::tiles;
+  TileShape tile_shape{};
+  TileCosts costs{};
+  TileRule rule = TileRule::minmax;
+};
+
+/// Load of every chunk of `chunk` consecutive rows (the last may be ragged), summed over batch and mask heads: visible
+/// cells, or tile costs where planning tiles start at each chunk's first row and are clipped to it. Exact int64; a load
+/// beyond that throws invalid_argument, as do chunk < 1, a tile shape that is not positive and negative costs.
+/// O(columns + rows) time per mask head, so a million tokens take milliseconds.
+std::vector<std::int64_t> chunk_loads(const ColumnMask& mask, std::int64_t chunk, const LoadOptions& options = {});
 
 /// Need sets: for `chunk` consecutive rows and columns (self-attention order), whether any row of row chunk i sees any
 /// column of column chunk j in batch row b under any mask head, decided exactly.
