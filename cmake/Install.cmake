@@ -6,7 +6,9 @@ add_library(flashmask SHARED)
 add_library(flashmask::flashmask ALIAS flashmask)
 target_sources(flashmask PRIVATE ${PROJECT_SOURCE_DIR}/src/library.cpp)
 foreach(room IN LISTS flashmask_rooms)
-  target_link_libraries(flashmask PRIVATE $<BUILD_INTERFACE:$<LINK_LIBRARY:WHOLE_ARCHIVE,${room}>>)
+  # Every object of every room; the archive itself is linked only for what the room needs from outside.
+  target_sources(flashmask PRIVATE $<TARGET_OBJECTS:${room}>)
+  target_link_libraries(flashmask PRIVATE $<BUILD_INTERFACE:${room}>)
 endforeach()
 target_link_libraries(flashmask PRIVATE $<BUILD_INTERFACE:flashmask_options>)
 target_include_directories(flashmask PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
