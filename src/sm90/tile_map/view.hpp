@@ -9,6 +9,7 @@
 
 #include "flashmask/host_device.hpp"
 #include "flashmask/tile.hpp"
+#include "sm90/layout/fragment.hpp"
 
 namespace flashmask::sm90 {
 
@@ -51,14 +52,16 @@ inline constexpr std::int32_t max_block_n = 128;
 }
 
 /// Row inside its row tile of element i of thread t's accumulator; t counts over the tile's 128 * subtiles threads.
-/// The accumulator of wgmma m64nNk16 with float32 result (PTX ISA, "wgmma: register fragments").
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t accumulator_row(std::int32_t t, std::int32_t i) {
-  return 64 * (t / 128) + 16 * (t / 32 % 4) + t % 32 / 4 + 8 * ((i >> 1) & 1);
+  return t / subtile_threads * subtile_rows +
+         static_cast<std::int32_t>(
+             layout::accumulator_row(static_cast<std::uint32_t>(t % subtile_threads), static_cast<std::uint32_t>(i)));
 }
 
 /// Column inside its column block of element i of thread t's accumulator.
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t accumulator_column(std::int32_t t, std::int32_t i) {
-  return 8 * (i >> 2) + 2 * (t % 4) + (i & 1);
+  return static_cast<std::int32_t>(
+      layout::accumulator_column(static_cast<std::uint32_t>(t % subtile_threads), static_cast<std::uint32_t>(i)));
 }
 
 /// Passed to kernels by value; every pointer is device memory owned by a DeviceTileMap (in tests: host memory).

@@ -1,0 +1,138 @@
+// The few decisions behind a tile map, shared word for word by the device builder and its host mirror. Which tile is
+// masked, partial or unmasked is not decided here but by flashmask::classify.
+#pragma once
+
+#include "sm90/tile_map/view.hpp"
+
+namespace flashmask::sm90 {
+
+/// Tile grid of a mask, what both builders need to know of its shape.
+struct TileGrid {
+  std::int32_t rows, columns;
+  std::int32_t block_m, block_n;
+  std::int32_t row_tiles, column_blocks;
+  std::int32_t padded_columns;
+
+  [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t subtiles() const { return block_m / subtile_rows; }
+};
+
+[[nodiscard]] constexpr TileGrid tile_grid(std::int32_t rows, std::int32_t columns, TileShape shape) {
+  const auto blocks = [](std::int64_t extent, std::int64_t block) {
+    return static_cast<std::int32_t>((extent + block - 1) / block);
+  };
+  const std::int32_t column_blocks = blocks(columns, shape.block_n);
+  // block_n is a multiple of 8, so whole blocks are already 16-byte aligned.
+  return {rows,
+          columns,
+          shape.block_m,
+          shape.block_n,
+          blocks(rows, shape.block_m),
+          column_blocks,
+          column_blocks * shape.block_n};
+}
+
+/// Class word of (row tile, column block) from the block's bounds; 0 iff every subtile is masked.
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t class_word(const TileGrid& grid, const BlockBounds& bounds,
+                                                                       std::int32_t row_tile,
+                                                                       std::int32_t column_block) {
+  const bool ragged = column_block == grid.column_blocks - 1 && grid.columns % grid.block_n != 0;
+  std::uint32_t word = 0;
+  for (std::int32_t s = 0; s < grid.subtiles(); ++s) {
+    const std::int64_t r0 = std::int64_t{row_tile} * grid.block_m + s * subtile_rows;
+    if (r0 >= grid.rows) break;  // wholly beyond the rows: masked
+    const std::int64_t r1 = r0 + subtile_rows < grid.rows ? r0 + subtile_rows : grid.rows;
+    TileClass c = classify(bounds, static_cast<std::int32_t>(r0), static_cast<std::int32_t>(r1));
+    if (ragged && c == TileClass::unmasked) c = TileClass::partial;  // the columns beyond the end must be cut
+    word |= static_cast<std::uint32_t>(c) << (2 * s);
+  }
+  return word;
+}
+
+/// Every subtile that has rows, partial: what a list that does not fit says of all its blocks.
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t all_partial(const TileGrid& grid, std::int32_t row_tile) {
+  std::uint32_t word = 0;
+  for (std::int32_t s = 0; s < grid.subtiles(); ++s) {
+    if (std::int64_t{row_tile} * grid.block_m + s * subtile_rows >= grid.rows) break;
+    word |= static_cast<std::uint32_t>(TileClass::partial) << (2 * s);
+  }
+  return word;
+}
+
+/// Number of subtiles of one class in a class word.
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t subtiles_of(std::uint32_t classes, TileClass wanted) {
+  std::int32_t n = 0;
+  for (std::int32_t s = 0; s < max_subtiles; ++s) n += subtile_class(classes, s) == wanted ? 1 : 0;
+  return n;
+}
+
+/// Cost of visiting a block, in thousandths of an unmasked one: a tile is as slow as its slowest warpgroup.
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int64_t block_cost(std::uint32_t classes, const TileCosts& costs) {
+  if (classes == 0) return 0;
+  return has_partial(classes) ? costs.partial : costs.unmasked;
+}
+
+/// Where a list of `wanted` runs stands in an array of `capacity` runs followed by one fallback run per list.
+struct Placement {
+  std::int32_t begin, count;
+  bool fits;
+};
+
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr Placement place(std::int64_t offset, std::int64_t wanted,
+                                                              std::int32_t capacity, std::int32_t list) {
+  if (wanted == 0) return {0, 0, true};
+  if (offset + wanted <= capacity) return {static_cast<std::int32_t>(offset), static_cast<std::int32_t>(wanted), true};
+  return {capacity + list, 1, false};
+}
+
+/// Right shift that brings every possible list cost below 2^31 (a sort key keeps one bit for the kind of list).
+[[nodiscard]] constexpr std::int32_t cost_shift(const TileGrid& grid, const TileCosts& costs) {
+  const std::int64_t longest = grid.row_tiles > grid.column_blocks ? grid.row_tiles : grid.column_blocks;
+  std::int64_t most = longest * (costs.partial > costs.unmasked ? costs.partial : costs.unmasked);
+  std::int32_t shift = 0;
+  for (; most >= (std::int64_t{1} << 31); most >>= 1) ++shift;
+  return shift;
+}
+
+/// Bitmap word of thread t: bit i set iff element i of its accumulator is visible. `column(c)` gives the canonical
+/// quadruple of column c of the block; padded columns hide every row, and rows beyond the end are hidden here.
+template <typename Columns>
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint64_t bitmap_word(const TileGrid& grid, std::int32_t row_tile,
+                                                                        std::int32_t t, Columns&& column) {
+  const std::int64_t low = std::int64_t{row_tile} * grid.block_m + accumulator_row(t, 0);
+  const std::int64_t high = low + (accumulator_row(t, 2) - accumulator_row(t, 0));
+  std::uint64_t word = 0;
+  for (std::int32_t pair = 0; pair < grid.block_n / 8; ++pair) {  // 4 elements: two columns of two rows
+    for (std::int32_t side = 0; side < 2; ++side) {
+      const std::int32_t i = 4 * pair + side;
+      const HiddenRows c = column(accumulator_column(t, i));
+      if (low < grid.rows && !c.hides(static_cast<std::int32_t>(low))) word |= std::uint64_t{1} << i;
+      if (high < grid.rows && !c.hides(static_cast<std::int32_t>(high))) word |= std::uint64_t{1} << (i + 2);
+    }
+  }
+  return word;
+}
+
+/// What one build found, exact; 64-bit because tile counts pass 2^31 on real jobs.
+struct MapCounts {
+  std::uint64_t partial_subtiles = 0;  ///< 64-row subtiles x column blocks of the row lists
+  std::uint64_t unmasked_subtiles = 0;
+  std::uint64_t row_blocks_visited = 0;     ///< (row tile, column block) pairs in the row lists
+  std::uint64_t column_blocks_visited = 0;  ///< (column block, row tile) pairs in the column lists
+  std::uint64_t partial_blocks = 0;         ///< pairs of the row lists with some partial subtile: bitmaps wanted
+  std::uint64_t bitmap_blocks = 0;          ///< of these, pairs that got a bitmap
+  std::uint64_t runs = 0;                   ///< runs wanted by all lists
+  std::uint64_t fallback_lists = 0;         ///< lists whose runs did not fit
+
+  friend bool operator==(const MapCounts&, const MapCounts&) = default;
+};
+
+/// Room for what depends on the mask's content. What does not fit falls back to intervals: slower, never wrong.
+struct MapCapacity {
+  std::int32_t row_runs = 0;
+  std::int32_t column_runs = 0;
+  std::int32_t bitmaps = 0;
+
+  friend bool operator==(const MapCapacity&, const MapCapacity&) = default;
+};
+
+}  // namespace flashmask::sm90
