@@ -124,6 +124,17 @@ struct MapCounts {
   std::uint64_t fallback_lists = 0;         ///< lists whose runs did not fit
 
   friend bool operator==(const MapCounts&, const MapCounts&) = default;
+
+  [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr MapCounts operator+(const MapCounts& o) const {
+    return {partial_subtiles + o.partial_subtiles,
+            unmasked_subtiles + o.unmasked_subtiles,
+            row_blocks_visited + o.row_blocks_visited,
+            column_blocks_visited + o.column_blocks_visited,
+            partial_blocks + o.partial_blocks,
+            bitmap_blocks + o.bitmap_blocks,
+            runs + o.runs,
+            fallback_lists + o.fallback_lists};
+  }
 };
 
 /// Room for what depends on the mask's content. What does not fit falls back to intervals: slower, never wrong.

@@ -1,0 +1,48 @@
+#include "sm90/tile_map/build.hpp"
+
+#include <cub/device/device_radix_sort.cuh>
+
+#include "sm90/cuda_check.hpp"
+#include "sm90/tile_map/kernels.cuh"
+
+namespace flashmask::sm90::tile_map {
+namespace {
+
+constexpr std::int32_t fill_grid = 1056;  // 8 CTAs for each of 132 SMs; the kernel strides, so any GPU is served
+constexpr int key_bits = 32;
+
+unsigned blocks_for(std::int64_t warps) {
+  constexpr std::int64_t per_block = list_threads / warp_size;
+  return static_cast<unsigned>((warps + per_block - 1) / per_block);
+}
+
+}  // namespace
+
+std::size_t sort_bytes(std::int64_t lists) {
+  if (lists == 0) return 0;
+  std::size_t bytes = 0;
+  check_cuda(cub::DeviceRadixSort::SortPairsDescending(
+                 nullptr, bytes, static_cast<const std::uint32_t*>(nullptr), static_cast<std::uint32_t*>(nullptr),
+                 static_cast<const std::int32_t*>(nullptr), static_cast<std::int32_t*>(nullptr), lists, 0, key_bits),
+             "cub::DeviceRadixSort (workspace query for the cost order)");
+  return bytes;
+}
+
+void queue_build(const BuildArrays& a, const SortArrays& sort, CUstream_st* stream) {
+  const std::int64_t lists = std::int64_t{a.row_lists()} + a.column_lists();
+  if (a.column_lists() > 0) prepare<<<blocks_for(a.column_lists()), list_threads, 0, stream>>>(a);
+  measure_lists<<<blocks_for(lists), list_threads, 0, stream>>>(a);
+  place_lists<<<2, scan_threads, 0, stream>>>(a);
+  write_lists<<<blocks_for(lists), list_threads, 0, stream>>>(a);
+  if (a.capacity.bitmaps > 0 && a.row_lists() > 0) {
+    const auto blocks = static_cast<unsigned>(a.capacity.bitmaps < fill_grid ? a.capacity.bitmaps : fill_grid);
+    fill_bitmaps<<<blocks, static_cast<unsigned>(subtile_threads * a.grid.subtiles()), 0, stream>>>(a);
+  }
+  check_cuda(cudaGetLastError(), "launch of the tile map kernels");
+  std::size_t bytes = sort.temporary_bytes;
+  check_cuda(cub::DeviceRadixSort::SortPairsDescending(sort.temporary, bytes, a.keys, sort.keys, a.list_numbers,
+                                                       sort.order, lists, 0, key_bits, stream),
+             "cub::DeviceRadixSort of the cost order");
+}
+
+}  // namespace flashmask::sm90::tile_map
