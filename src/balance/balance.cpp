@@ -1,0 +1,79 @@
+// The entry: workload in, checked plan out.
+#include <utility>
+
+#include "balance/bounds.hpp"
+#include "balance/layouts.hpp"
+#include "balance/solver.hpp"
+#include "balance/starts.hpp"
+#include "balance/traffic.hpp"
+#include "flashmask/balance.hpp"
+
+namespace flashmask {
+namespace {
+
+struct Found {
+  std::vector<std::int32_t> rank_of;
+  balancing::Bound bound;  ///< normalised
+  PlanMethod method = PlanMethod::layout;
+};
+
+Found search(const Workload& workload, const balancing::Instance& in, const BalanceOptions& options) {
+  switch (options.kind) {
+    case PlanKind::contiguous:
+      return {balancing::contiguous(in.counts), balancing::lower_bound(in), PlanMethod::layout};
+    case PlanKind::dual_chunk:
+      return {balancing::dual_chunk(in.counts), balancing::lower_bound(in), PlanMethod::layout};
+    case PlanKind::per_document_dual_chunk:
+      return {balancing::per_document_dual_chunk(workload), balancing::lower_bound(in), PlanMethod::layout};
+    case PlanKind::lpt:
+      return {balancing::lpt(in).rank_of(), balancing::lower_bound(in), PlanMethod::lpt};
+    case PlanKind::hcc_ipo:
+      break;
+  }
+  balancing::Solution best = balancing::solve(in, options);
+  return {best.state.rank_of(), best.bound, best.method};
+}
+
+}  // namespace
+
+Plan balance(const Workload& workload, const BalanceOptions& options) {
+  validate(workload);
+  validate(options);
+  PlanRecord record;
+  record.chunk = workload.chunk;
+  record.columns = workload.columns > 0 ? workload.columns : workload.chunks() * workload.chunk;
+  record.ranks = workload.ranks;
+  record.nodes = workload.nodes;
+  record.kind = options.kind;
+  record.unit = workload.unit;
+  record.chunk_loads = workload.loads;
+  record.speeds = workload.speeds;
+  record.needs = workload.needs;
+  record.seed = options.kind == PlanKind::hcc_ipo ? options.seed : 0;
+  record.epsilon_millionths = options.kind == PlanKind::hcc_ipo ? options.epsilon_millionths : 0;
+  record.loads.assign(static_cast<std::size_t>(workload.ranks), 0);
+  const balancing::Instance in = balancing::make_instance(
+      workload.loads, balancing::chunk_counts(workload.chunks(), workload.ranks), workload.speeds);
+  if (in.chunks() > 0) {
+    const Found found = search(workload, in, options);
+    record.method = found.method;
+    record.assignment.assign(found.rank_of.begin(), found.rank_of.end());
+    for (std::size_t c = 0; c < record.assignment.size(); ++c) {
+      record.loads[static_cast<std::size_t>(record.assignment[c])] += workload.loads[c];
+    }
+    for (std::size_t r = 0; r < record.loads.size(); ++r) {
+      record.peak = std::max(record.peak, in.time(static_cast<std::int64_t>(r), record.loads[r]));
+    }
+    record.lower_bound = in.original(found.bound.value);
+    record.bound_by = found.bound.by;
+  }
+  record.proven_optimal = record.peak == record.lower_bound;
+  auto report = balancing::count_traffic(record.needs, record.assignment, record.ranks, record.nodes, record.columns,
+                                         record.chunk);
+  record.inbound = std::move(report.inbound);
+  record.outbound = std::move(report.outbound);
+  record.traffic = report.traffic;
+  return Plan(std::move(record));
+}
+
+}  // namespace flashmask

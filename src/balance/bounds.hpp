@@ -1,0 +1,18 @@
+// Lower bounds on the peak; each with its proof in docs/balance.md.
+#pragma once
+
+#include <cstdint>
+
+#include "balance/instance.hpp"
+
+namespace flashmask::balancing {
+
+struct Bound {
+  std::int64_t value = 0;  ///< on the normalised target
+  BoundBy by = BoundBy::average;
+};
+
+/// The strongest of average, largest, pigeonhole, covering and incompatible. O(chunks log) after the sort.
+Bound lower_bound(const Instance& instance);
+
+}  // namespace flashmask::balancing

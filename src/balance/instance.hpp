@@ -1,0 +1,64 @@
+// A workload reduced to what the search needs: normalised loads, chunk counts and capacities.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flashmask/balance.hpp"
+
+namespace flashmask::balancing {
+
+__extension__ typedef __int128 Int128;  // loads times speeds exceed 64 bits on the way
+
+/// ceil(a / b) for a >= 0, b > 0.
+constexpr std::int64_t ceil_div(Int128 a, Int128 b) {
+  return static_cast<std::int64_t>((a + b - 1) / b);
+}
+
+/// Every bit of the result depends on every bit of `z` (the finaliser of splitmix64).
+constexpr std::uint64_t mix(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+/// Chunks of every rank: floor(chunks / ranks), one more on the first chunks % ranks.
+std::vector<std::int32_t> chunk_counts(std::int64_t chunks, std::int64_t ranks);
+
+/// Loads with the common offset and divisor taken out. With equal counts and speeds
+/// load = scale * normalised + offset * count; otherwise offset = 0, and with speeds scale = 1 too.
+struct Instance {
+  std::vector<std::int64_t> loads;    ///< normalised, by chunk
+  std::vector<std::int32_t> counts;   ///< by rank
+  std::vector<std::int64_t> speeds;   ///< by rank; empty for equal ones
+  std::vector<std::int32_t> by_load;  ///< chunks, heaviest first, ties by number
+  std::int64_t fastest = 1;
+  std::int64_t scale = 1;
+  std::int64_t offset = 0;
+  std::int64_t total = 0;  ///< of the normalised loads
+
+  [[nodiscard]] std::int64_t ranks() const { return static_cast<std::int64_t>(counts.size()); }
+  [[nodiscard]] std::int64_t chunks() const { return static_cast<std::int64_t>(loads.size()); }
+  [[nodiscard]] bool equal_counts() const { return counts.front() == counts.back(); }
+  /// Largest normalised load of a rank that keeps its time within `target`.
+  [[nodiscard]] std::int64_t capacity(std::int64_t rank, std::int64_t target) const {
+    if (speeds.empty()) return target;
+    return static_cast<std::int64_t>(Int128{target} * speeds[static_cast<std::size_t>(rank)] / fastest);
+  }
+  /// Time of a rank with a normalised load: the smallest target that admits it.
+  [[nodiscard]] std::int64_t time(std::int64_t rank, std::int64_t load) const {
+    if (speeds.empty()) return load;
+    return ceil_div(Int128{load} * fastest, speeds[static_cast<std::size_t>(rank)]);
+  }
+  /// A normalised target in the units of the workload, and the largest normalised target within an original one.
+  [[nodiscard]] std::int64_t original(std::int64_t target) const { return scale * target + offset * counts.front(); }
+  [[nodiscard]] std::int64_t normalised(std::int64_t target) const {
+    return (target - offset * counts.front()) / scale;
+  }
+};
+
+/// Ranks may hold any loads; counts and speeds must have the same length.
+Instance make_instance(std::vector<std::int64_t> loads, std::vector<std::int32_t> counts,
+                       std::vector<std::int64_t> speeds);
+
+}  // namespace flashmask::balancing

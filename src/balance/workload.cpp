@@ -1,0 +1,126 @@
+// From masks to loads and need sets; what a workload must satisfy.
+#include <algorithm>
+
+#include "balance/instance.hpp"
+#include "core/check.hpp"
+#include "flashmask/balance.hpp"
+
+namespace flashmask {
+namespace {
+
+using core::check;
+
+constexpr std::int64_t kMostLoad = std::int64_t{1} << 62;
+
+/// loads += weight * more, refused where it leaves int64.
+void accumulate(std::vector<std::int64_t>& loads, const std::vector<std::int64_t>& more, std::int64_t weight) {
+  for (std::size_t c = 0; c < loads.size(); ++c) {
+    const balancing::Int128 sum = loads[c] + balancing::Int128{weight} * more[c];
+    check(sum <= kMostLoad, "the load of chunk {} exceeds 2^62; use smaller weights or unit = tiles", c);
+    loads[c] = static_cast<std::int64_t>(sum);
+  }
+}
+
+}  // namespace
+
+NeedSets::NeedSets(std::int64_t batch_rows, std::int64_t chunk_count, std::int64_t layers)
+    : weight(layers),
+      batch(batch_rows),
+      chunks(chunk_count),
+      words((chunk_count + 63) / 64),
+      bits(static_cast<std::size_t>(batch * chunks * words), 0) {}
+
+NeedSets::NeedSets(const NeedMatrix& matrix, std::int64_t layers)
+    : NeedSets(matrix.batch(), matrix.row_chunks(), layers) {
+  check(matrix.row_chunks() == matrix.column_chunks(),
+        "need sets want as many row chunks as column chunks, got {} and {}: context parallel masks are square",
+        matrix.row_chunks(), matrix.column_chunks());
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t i = 0; i < chunks; ++i) {
+      const auto source = matrix.row(b, i);
+      std::copy(source.begin(), source.end(), bits.begin() + (b * chunks + i) * words);
+    }
+  }
+}
+
+Workload make_workload(std::span<const WeightedMask> masks, const WorkloadOptions& options) {
+  check(!masks.empty(), "masks is empty: a workload needs at least one");
+  check(options.unit != WorkUnit::bare, "unit = bare has no meaning for masks: use cells or tiles");
+  check(options.forward_weight >= 0 && options.backward_weight >= 0 &&
+            options.forward_weight + options.backward_weight > 0,
+        "forward_weight = {}, backward_weight = {}: both >= 0 and one positive", options.forward_weight,
+        options.backward_weight);
+  Workload out;
+  out.unit = options.unit;
+  out.ranks = options.ranks;
+  out.nodes = options.nodes;
+  out.chunk = options.chunk;
+  for (std::size_t m = 0; m < masks.size(); ++m) {
+    check(masks[m].mask != nullptr, "masks[{}] is null", m);
+    check(masks[m].weight >= 1 && masks[m].weight <= 1'000'000, "masks[{}].weight = {}: must be in [1, 1000000]", m,
+          masks[m].weight);
+    const MaskShape& shape = masks[m].mask->shape();
+    check(shape.rows == shape.columns, "masks[{}] has {} rows and {} columns: plans need a square mask", m, shape.rows,
+          shape.columns);
+    check(m == 0 || shape.columns == out.columns, "masks[{}] has {} columns, masks[0] has {}", m, shape.columns,
+          out.columns);
+    out.columns = shape.columns;
+    out.needs.emplace_back(NeedMatrix::build(*masks[m].mask, options.chunk), masks[m].weight);
+    out.loads.resize(static_cast<std::size_t>(out.needs.back().chunks), 0);
+    if (options.unit == WorkUnit::cells) {
+      accumulate(out.loads, chunk_loads(*masks[m].mask, options.chunk, {.unit = LoadUnit::cells}), masks[m].weight);
+      continue;
+    }
+    const auto add = [&](std::int64_t calls, const TileCosts& costs) {
+      if (calls == 0) return;
+      const LoadOptions load{.unit = LoadUnit::tiles, .tile_shape = options.tile_shape, .costs = costs};
+      accumulate(out.loads, chunk_loads(*masks[m].mask, options.chunk, load), masks[m].weight * calls);
+    };
+    add(options.forward_weight, options.costs.forward);
+    add(options.backward_weight, options.costs.backward);
+  }
+  return out;
+}
+
+void validate(const Workload& w) {
+  check(w.ranks >= 1 && w.ranks <= (1 << 20), "ranks = {}: must be in [1, 1048576]", w.ranks);
+  check(w.nodes >= 1 && w.nodes <= w.ranks, "nodes = {}: must be in [1, ranks = {}]", w.nodes, w.ranks);
+  check(w.chunks() <= (1 << 24), "{} chunks: at most 16777216; take a larger chunk", w.chunks());
+  check(w.chunk >= 1 && w.chunk <= (1 << 30), "chunk = {}: must be in [1, 2^30] tokens", w.chunk);
+  check(w.columns >= 0 && (w.columns == 0 || w.columns / w.chunk + (w.columns % w.chunk != 0) == w.chunks()),
+        "columns = {} in chunks of {} do not make the {} chunks that have loads", w.columns, w.chunk, w.chunks());
+  std::int64_t total = 0;
+  for (std::size_t c = 0; c < w.loads.size(); ++c) {
+    check(w.loads[c] >= 0, "loads[{}] = {}: a load is not negative", c, w.loads[c]);
+    check(w.loads[c] <= kMostLoad - total, "loads sum to more than 2^62 at chunk {}; use a coarser unit", c);
+    total += w.loads[c];
+  }
+  check(w.speeds.empty() || w.speeds.size() == static_cast<std::size_t>(w.ranks),
+        "speeds has {} entries for {} ranks; give one each or none", w.speeds.size(), w.ranks);
+  for (std::size_t r = 0; r < w.speeds.size(); ++r) {
+    check(w.speeds[r] >= 1 && w.speeds[r] <= 1'000'000, "speeds[{}] = {}: must be in [1, 1000000]", r, w.speeds[r]);
+  }
+  if (!w.speeds.empty()) {
+    const auto [slow, fast] = std::minmax_element(w.speeds.begin(), w.speeds.end());
+    check(balancing::Int128{total} * *fast / *slow <= kMostLoad,
+          "loads sum to {}: times fastest / slowest = {} / {} exceeds 2^62; use a coarser unit", total, *fast, *slow);
+  }
+  for (std::size_t m = 0; m < w.needs.size(); ++m) {
+    const NeedSets& n = w.needs[m];
+    check(n.chunks == w.chunks() && n.words == (n.chunks + 63) / 64 && n.batch >= 0 &&
+              n.bits.size() == static_cast<std::size_t>(n.batch * n.chunks * n.words),
+          "needs[{}] speaks of {} chunks, the loads of {}", m, n.chunks, w.chunks());
+    check(n.weight >= 1 && n.weight <= 1'000'000, "needs[{}].weight = {}: must be in [1, 1000000]", m, n.weight);
+  }
+}
+
+void validate(const BalanceOptions& o) {
+  check(o.epsilon_millionths >= 0 && o.epsilon_millionths <= 1'000'000,
+        "epsilon_millionths = {}: must be in [0, 1000000]", o.epsilon_millionths);
+  check(o.steps >= 0, "steps = {}: must be >= 0 (0 takes the default)", o.steps);
+  check(o.proof_steps >= 0, "proof_steps = {}: must be >= 0 (0 proves nothing by search)", o.proof_steps);
+  check(!o.time_budget || o.time_budget->count() > 0, "time_budget = {} ns: must be positive",
+        o.time_budget ? o.time_budget->count() : 0);
+}
+
+}  // namespace flashmask
