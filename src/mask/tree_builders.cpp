@@ -20,9 +20,13 @@ std::vector<PlacedNode> place_nodes(std::span<const TreeNode> nodes) {
   std::vector<PlacedNode> placed(nodes.size());
   std::vector<std::size_t> open;  // the path from a root to the node before
   std::int64_t begin = 0;
+  const auto close = [&] {
+    placed[open.back()].subtree_end = begin;
+    open.pop_back();
+  };
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     core::check(nodes[n].length >= 0, "prefix_tree: node {}: length = {}: expected at least 0", n, nodes[n].length);
-    while (!open.empty() && nodes[n].parent != static_cast<std::int64_t>(open.back())) open.pop_back();
+    while (!open.empty() && nodes[n].parent != static_cast<std::int64_t>(open.back())) close();
     core::check(
         !open.empty() || !nodes[n].parent,
         "prefix_tree: node {}: parent = {}: expected a node on the path to node {}; list the nodes depth first, "
@@ -32,8 +36,8 @@ std::vector<PlacedNode> place_nodes(std::span<const TreeNode> nodes) {
     placed[n].depth = open.empty() ? 0 : placed[open.back()].depth + nodes[open.back()].length;
     open.push_back(n);
     begin += nodes[n].length;
-    for (const std::size_t ancestor : open) placed[ancestor].subtree_end = begin;
   }
+  while (!open.empty()) close();
   return placed;
 }
 
