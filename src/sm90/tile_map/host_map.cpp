@@ -97,8 +97,8 @@ HostTileMap::List HostTileMap::scan_list(std::int64_t matrix, std::int32_t row_t
       list.cost += block_cost(word, costs_);
       ++list.visited;
       list.partial_blocks += has_partial(word);
-      list.partial_subtiles += subtiles_of(word, TileClass::partial);
-      list.unmasked_subtiles += subtiles_of(word, TileClass::unmasked);
+      list.partial_subtiles += partial_subtiles(word);
+      list.unmasked_subtiles += unmasked_subtiles(word);
     }
     previous = word;
   }

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(list_threads) prepare(BuildArrays a) {
 }
 
 /// One warp per list: how many runs and bitmaps it wants, its counts and its cost.
-__global__ void __launch_bounds__(list_threads) measure_lists(BuildArrays a) {
+__global__ void __launch_bounds__(list_threads, 8) measure_lists(BuildArrays a) {
   const std::int64_t list = (std::int64_t{blockIdx.x} * list_threads + threadIdx.x) / warp_size;
   if (list >= std::int64_t{a.row_lists()} + a.column_lists()) return;
   const auto l = static_cast<std::int32_t>(list);
@@ -76,7 +76,6 @@ __global__ void __launch_bounds__(list_threads) measure_lists(BuildArrays a) {
   ListSize size{};
   std::uint32_t carry = 0;  // class word of the block before this lane group
   std::uint32_t unmasked_blocks = 0;
-#pragma unroll 2
   for (std::int32_t i = lane; i - lane < walk.length; i += warp_size) {
     const std::uint32_t word = walk.word(a.grid, i);
     const std::uint32_t before = __shfl_up_sync(all, word, 1);
@@ -85,8 +84,8 @@ __global__ void __launch_bounds__(list_threads) measure_lists(BuildArrays a) {
     size.visited += word != 0;
     size.partial_blocks += has_partial(word);
     unmasked_blocks += word != 0 && !has_partial(word);
-    size.partial_subtiles += subtiles_of(word, TileClass::partial);
-    size.unmasked_subtiles += subtiles_of(word, TileClass::unmasked);
+    size.partial_subtiles += partial_subtiles(word);
+    size.unmasked_subtiles += unmasked_subtiles(word);
   }
   size = {__reduce_add_sync(all, size.runs), __reduce_add_sync(all, size.visited),
           __reduce_add_sync(all, size.partial_blocks), __reduce_add_sync(all, size.partial_subtiles),

@@ -58,11 +58,20 @@ struct TileGrid {
   return word;
 }
 
-/// Number of subtiles of one class in a class word.
-[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t subtiles_of(std::uint32_t classes, TileClass wanted) {
-  std::int32_t n = 0;
-  for (std::int32_t s = 0; s < max_subtiles; ++s) n += subtile_class(classes, s) == wanted ? 1 : 0;
-  return n;
+/// Number of set bits among the low bits (even positions) of the subtiles.
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t count_subtiles(std::uint32_t low_bits) {
+  std::uint32_t x = low_bits & 0x5555U;
+  x = (x & 0x3333U) + (x >> 2 & 0x3333U);
+  x = (x & 0x0f0fU) + (x >> 4 & 0x0f0fU);
+  return (x + (x >> 8)) & 0xffU;
+}
+
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t partial_subtiles(std::uint32_t classes) {
+  return count_subtiles(classes & ~(classes >> 1));
+}
+
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t unmasked_subtiles(std::uint32_t classes) {
+  return count_subtiles(classes >> 1 & ~classes);
 }
 
 /// Cost of visiting a block, in thousandths of an unmasked one: a tile is as slow as its slowest warpgroup.

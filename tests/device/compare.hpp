@@ -1,0 +1,87 @@
+// Derived tolerances (docs: the error against float64 may be twice that of a naive computation in the same precision,
+// plus 4 ulp of the largest reference value in the output type), with NaN and infinity positions compared first.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flashmask/attention.hpp"
+
+namespace flashmask::device {
+
+/// Distance from |x| to the next larger value of the type.
+inline double ulp(double x, DType dtype) {
+  const int fraction_bits = dtype == DType::bf16 ? 7 : dtype == DType::f16 ? 10 : 23;
+  const int least_exponent = dtype == DType::f16 ? -14 : -126;
+  if (x == 0 || !std::isfinite(x)) return std::ldexp(1.0, least_exponent - fraction_bits);
+  return std::ldexp(1.0, std::max(std::ilogb(x), least_exponent) - fraction_bits);
+}
+
+struct Comparison {
+  double worst = 0;      ///< largest absolute error
+  double allowed = 0;    ///< what it may be
+  std::int64_t at = -1;  ///< its index
+  std::string text;      ///< empty if all is well
+};
+
+/// `got` against `exact` (float64), allowed what `naive` (same precision as `got`) is off by, twice, plus 4 ulp.
+inline Comparison compare(const std::string& name, const std::vector<double>& got, const std::vector<double>& exact,
+                          const std::vector<double>& naive, DType dtype) {
+  Comparison c;
+  if (got.size() != exact.size() || naive.size() != exact.size()) {
+    c.text = name + ": " + std::to_string(got.size()) + " values for " + std::to_string(exact.size());
+    return c;
+  }
+  double largest = 0, naive_error = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const bool same = std::isfinite(exact[i]) ? std::isfinite(got[i]) : got[i] == exact[i];
+    if (!same) {
+      c.text = name + "[" + std::to_string(i) + "] is " + std::to_string(got[i]) + ", not " + std::to_string(exact[i]);
+      return c;
+    }
+    if (!std::isfinite(exact[i])) continue;
+    largest = std::max(largest, std::abs(exact[i]));
+    naive_error = std::max(naive_error, std::abs(naive[i] - exact[i]));
+    const double error = std::abs(got[i] - exact[i]);
+    if (error > c.worst || c.at < 0) c.worst = error, c.at = static_cast<std::int64_t>(i);
+  }
+  c.allowed = 2 * naive_error + 4 * ulp(largest, dtype);
+  if (c.worst > c.allowed) {
+    c.text = name + "[" + std::to_string(c.at) + "] is " + std::to_string(got[c.at]) + ", not " +
+             std::to_string(exact[c.at]) + ": off by " + std::to_string(c.worst) + ", allowed " +
+             std::to_string(c.allowed);
+  }
+  return c;
+}
+
+/// Worst error over its allowance of every tensor compared in one test; written into the test's record at the end.
+class WorstErrors {
+ public:
+  ~WorstErrors() {
+    for (const auto& [name, ratio] : worst_) ::testing::Test::RecordProperty("worst_" + name, std::to_string(ratio));
+  }
+  /// True if it holds; otherwise a test failure that says where.
+  bool expect_close(const std::string& name, const std::vector<double>& got, const std::vector<double>& exact,
+                    const std::vector<double>& naive, DType dtype, const std::string& context = {}) {
+    const Comparison c = compare(name, got, exact, naive, dtype);
+    if (!c.text.empty()) ADD_FAILURE() << c.text << ' ' << context;
+    const double ratio = c.allowed > 0 ? c.worst / c.allowed : 0;
+    const auto it = std::find_if(worst_.begin(), worst_.end(), [&](const auto& w) { return w.first == name; });
+    if (it == worst_.end()) {
+      worst_.emplace_back(name, ratio);
+    } else {
+      it->second = std::max(it->second, ratio);
+    }
+    return c.text.empty();
+  }
+
+ private:
+  std::vector<std::pair<std::string, double>> worst_;
+};
+
+}  // namespace flashmask::device
