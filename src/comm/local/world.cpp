@@ -68,15 +68,41 @@ void LocalWorld::block(Gate& gate, std::int32_t rank, const std::function<bool()
   if (options_.interleaver) {
     came = options_.interleaver->wait_until([&] { return ready() || cancelled(); }, describe);
   } else if (!ready()) {
-    std::unique_lock lock(gate.mutex);
-    came = gate.changed.wait_for(lock, options_.deadline, [&] { return ready() || cancelled(); });
+    std::list<const std::function<std::string()>*>::iterator mine;
+    {
+      const std::lock_guard lock(waits_mutex_);
+      mine = waits_.insert(waits_.end(), &describe);
+    }
+    {
+      std::unique_lock lock(gate.mutex);
+      came = gate.changed.wait_for(lock, options_.deadline, [&] { return ready() || cancelled(); });
+    }
+    const std::string text = came ? "" : describe_waits(describe);
+    {
+      const std::lock_guard lock(waits_mutex_);
+      waits_.erase(mine);
+    }
+    if (!came) {
+      cancel(text);
+      core::fail(ErrorCode::timeout, "{}", text);
+    }
   }
   if (came && !cancelled()) return;
   if (came) core::fail(ErrorCode::timeout, "rank {} stopped because another rank did: {}", rank, reason());
-  const std::string text = options_.interleaver ? "deadlock: " + options_.interleaver->deadlock()
-                                                : fmt::format("{} for {} ms", describe(), options_.deadline.count());
+  const std::string text = "deadlock: " + options_.interleaver->deadlock();
   cancel(text);
   core::fail(ErrorCode::timeout, "{}", text);
+}
+
+std::string LocalWorld::describe_waits(const std::function<std::string()>& mine) const {
+  // Whoever times out first may only be waiting for a rank that itself waits: name every wait, so that the cause is
+  // there.
+  std::string text = fmt::format("{} for {} ms", mine(), options_.deadline.count());
+  const std::lock_guard lock(waits_mutex_);
+  for (const auto* describe : waits_) {
+    if (describe != &mine) text += "; meanwhile " + (*describe)();
+  }
+  return text;
 }
 
 void LocalWorld::cancel(const std::string& reason) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -105,6 +106,8 @@ class LocalWorld {
   std::vector<std::shared_ptr<void>> exchange(std::int32_t rank, std::uint64_t round, std::shared_ptr<void> mine);
 
  private:
+  [[nodiscard]] std::string describe_waits(const std::function<std::string()>& mine) const;
+
   struct Round {
     std::vector<std::shared_ptr<void>> objects;
     std::int32_t arrived = 0;
@@ -119,6 +122,8 @@ class LocalWorld {
   mutable std::mutex reason_mutex_;
   std::string reason_;
   std::vector<Gate*> watched_;
+  mutable std::mutex waits_mutex_;
+  std::list<const std::function<std::string()>*> waits_;
 };
 
 /// One rank's communicator in `world`, which must outlive it. Make one per rank, use it from that rank's thread.
