@@ -77,15 +77,12 @@ void LocalWorld::block(Gate& gate, std::int32_t rank, const std::function<bool()
       std::unique_lock lock(gate.mutex);
       came = gate.changed.wait_for(lock, options_.deadline, [&] { return ready() || cancelled(); });
     }
-    const std::string text = came ? "" : describe_waits(describe);
+    if (!came) cancel(describe_waits(describe));  // while this wait is still listed: another may be describing all
     {
       const std::lock_guard lock(waits_mutex_);
       waits_.erase(mine);
     }
-    if (!came) {
-      cancel(text);
-      core::fail(ErrorCode::timeout, "{}", text);
-    }
+    if (!came) core::fail(ErrorCode::timeout, "{}", reason());
   }
   if (came && !cancelled()) return;
   if (came) core::fail(ErrorCode::timeout, "rank {} stopped because another rank did: {}", rank, reason());
