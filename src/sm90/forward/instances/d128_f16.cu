@@ -1,0 +1,13 @@
+#include "sm90/forward/launch.cuh"
+
+namespace flashmask::sm90::forward {
+
+struct Instance_d128_f16 {
+  static constexpr ForwardConfig config = default_config(128, Element::f16, false);
+};
+
+cudaError_t launch_d128_f16(const ForwardParameters& p, std::int32_t grid, cudaStream_t stream) {
+  return launch_instance<Instance_d128_f16>(p, grid, stream);
+}
+
+}  // namespace flashmask::sm90::forward
