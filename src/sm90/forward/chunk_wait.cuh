@@ -9,7 +9,7 @@
 #include "sm90/ptx/warp.cuh"
 #include "sm90/sync/bounded_wait.cuh"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 /// Waits until every chunk that overlaps `block` has reached the epoch (acquire at system scope), then makes it visible
 /// to bulk copies. Past the deadline it records the wait and lets the kernel end.
@@ -34,4 +34,4 @@ __device__ __forceinline__ void wait_for_chunks(const ForwardParameters& p, std:
   ptx::fence_proxy_async_global();
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

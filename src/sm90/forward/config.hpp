@@ -6,7 +6,7 @@
 #include "flashmask/tile.hpp"
 #include "sm90/layout/swizzle.hpp"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 enum class Element : std::uint8_t { bf16, f16 };
 
@@ -52,4 +52,4 @@ constexpr void check_config() {
 inline constexpr std::int32_t queue_entries = 16;
 inline constexpr std::int32_t queue_slots = 4;
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

@@ -15,7 +15,7 @@
 #include "sm90/ptx/shared_address.cuh"
 #include "sm90/sync/bounded_wait.cuh"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 /// Which block a warpgroup works on, and what its rows see of it.
 struct BlockView {
@@ -190,4 +190,4 @@ __device__ __forceinline__ void consumer(const ForwardParameters& p, std::uint32
   if (ptx::lane_index() == 0) ptx::bulk_wait<0>();
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

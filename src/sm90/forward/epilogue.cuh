@@ -14,7 +14,7 @@
 #include "sm90/ptx/matrix.cuh"
 #include "sm90/ptx/tensor_copy.cuh"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 __device__ __forceinline__ float quad_sum(float x) {
   x += __shfl_xor_sync(0xFFFFFFFFU, x, 1);
@@ -63,4 +63,4 @@ __device__ __forceinline__ void store_row_tile(const ForwardParameters& p, std::
   }
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

@@ -12,7 +12,7 @@
 #include "sm90/ptx/warp.cuh"
 #include "sm90/sync/bounded_wait.cuh"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 /// The queue as its writer sees it. All lanes call every function together.
 template <ForwardConfig C>
@@ -110,4 +110,4 @@ __device__ __forceinline__ void index_generator(const ForwardParameters& p, std:
   }
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

@@ -12,7 +12,7 @@
 #include "sm90/ptx/fence.cuh"
 #include "sm90/ptx/warp.cuh"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 template <ForwardConfig C>
 __device__ __forceinline__ void initialise_barriers(std::uint32_t shared) {
@@ -64,4 +64,4 @@ __global__ void __launch_bounds__(Instance::config.threads(), 1)
   }
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

@@ -6,7 +6,7 @@
 #include "sm90/forward/kernel.cuh"
 #include "sm90/forward/launch.hpp"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 template <class Instance>
 cudaError_t launch_instance(const ForwardParameters& p, std::int32_t grid, cudaStream_t stream) {
@@ -19,4 +19,4 @@ cudaError_t launch_instance(const ForwardParameters& p, std::int32_t grid, cudaS
   return cudaGetLastError();
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

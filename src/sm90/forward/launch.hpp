@@ -8,7 +8,7 @@
 #include "sm90/forward/config.hpp"
 #include "sm90/forward/parameters.hpp"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 using Launch = cudaError_t(const ForwardParameters& p, std::int32_t grid, cudaStream_t stream);
 
@@ -27,4 +27,4 @@ constexpr ForwardConfig default_config(std::int64_t head_dim, Element element, b
   return config;
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

@@ -11,7 +11,7 @@
 #include "sm90/ptx/tensor_copy.cuh"
 #include "sm90/sync/bounded_wait.cuh"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 template <ForwardConfig C>
 struct Loader {
@@ -118,4 +118,4 @@ __device__ __forceinline__ void loader(const ForwardParameters& p, std::uint32_t
   }
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

@@ -7,7 +7,7 @@
 
 #include "sm90/tile_map/view.hpp"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 /// Device words that live from launch to launch, zero before the first one. The kernel leaves the counters at zero.
 struct Workspace {
@@ -23,7 +23,6 @@ struct ChunkProgress {
   std::uint64_t epoch;
   std::int32_t chunk_columns;
   std::uint32_t deadline_milliseconds;
-  std::int32_t first_block, end_block;  ///< local column blocks, visited before all others
 };
 
 struct ForwardParameters {
@@ -44,4 +43,4 @@ struct ForwardParameters {
   std::int32_t copies;           ///< TMA copies a tile: 1, or one a 64-wide half of a padded head_dim
 };
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

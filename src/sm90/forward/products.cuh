@@ -10,7 +10,7 @@
 #include "sm90/ptx/warp.cuh"
 #include "sm90/ptx/wgmma.cuh"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 template <ForwardConfig C>
 inline constexpr ptx::Operand operand = C.element == Element::bf16 ? ptx::Operand::bf16 : ptx::Operand::f16;
@@ -79,4 +79,4 @@ __device__ __forceinline__ void convert_probabilities(Fragments<C>& f) {
   for (std::int32_t i = 0; i < C.block_n / 4; ++i) f.p[i] = pack<C>(f.s[2 * i], f.s[2 * i + 1]);
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

@@ -5,7 +5,7 @@
 
 #include "sm90/forward/parameters.hpp"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 struct WorkItem {
   std::int32_t unit;
@@ -39,4 +39,4 @@ __device__ __forceinline__ WorkItem work_item(const ForwardParameters& p, std::i
   return item;
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

@@ -6,7 +6,7 @@
 
 #include "sm90/forward/config.hpp"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 /// One block of the row tile in hand, as the index generator hands it to the loader.
 struct alignas(16) QueueEntry {
@@ -60,4 +60,4 @@ constexpr std::size_t shared_memory_bytes() {
   return sizeof(SharedMemory<C>);
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

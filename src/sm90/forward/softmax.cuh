@@ -9,7 +9,7 @@
 
 #include "sm90/forward/products.cuh"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 inline constexpr float negative_infinity = -__builtin_huge_valf();
 inline constexpr float lazy_growth_log2 = 8.0F;
@@ -79,4 +79,4 @@ __device__ __forceinline__ void rescale_output(Fragments<C>& f, const Rescale& r
   for (std::int32_t i = 0; i < C.head_dim / 2; ++i) f.o[i] *= rescale.factor[i >> 1 & 1];
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

@@ -7,7 +7,7 @@
 #include "sm90/forward/products.cuh"
 #include "sm90/layout/fragment.hpp"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 /// Bits of this thread's elements of `block`, computed from the mask vectors. `row` is this thread's first row.
 template <ForwardConfig C>
@@ -46,4 +46,4 @@ __device__ __forceinline__ void apply_visibility(Fragments<C>& f, std::uint64_t 
   }
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

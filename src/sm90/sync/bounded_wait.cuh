@@ -6,23 +6,9 @@
 
 #include "sm90/ptx/barrier.cuh"
 #include "sm90/ptx/fence.cuh"
+#include "sm90/sync/wait_site.hpp"
 
 namespace flashmask::sm90 {
-
-/// Who waited, written into the error word; 0 means no error.
-enum class WaitSite : std::uint32_t {
-  none = 0,
-  full_q = 1,
-  empty_q = 2,
-  full_k = 3,
-  empty_k = 4,
-  full_v = 5,
-  empty_v = 6,
-  full_queue = 7,
-  empty_queue = 8,
-  chunk = 9,
-  backward = 32,  ///< first number free for the backward kernel
-};
 
 /// Failed tries between two looks at the error word, and in all before giving up. One try suspends the thread for up to
 /// a few microseconds in hardware, so the bound is seconds, not a precise time.

@@ -1,6 +1,6 @@
 #include "sm90/forward/launch.cuh"
 
-namespace flashmask::sm90::forward {
+namespace flashmask::sm90::forward_pass {
 
 struct Instance_d128_f16 {
   static constexpr ForwardConfig config = default_config(128, Element::f16, false);
@@ -10,4 +10,4 @@ cudaError_t launch_d128_f16(const ForwardParameters& p, std::int32_t grid, cudaS
   return launch_instance<Instance_d128_f16>(p, grid, stream);
 }
 
-}  // namespace flashmask::sm90::forward
+}  // namespace flashmask::sm90::forward_pass

@@ -1,0 +1,76 @@
+// Masked attention on a Hopper GPU (sm_90a): device pointers in, everything queued on the caller's stream
+// (docs/forward.md). No CUDA header is needed to use this one: a stream is the cudaStream_t as void*.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "flashmask/attention.hpp"
+#include "flashmask/mask.hpp"
+#include "flashmask/tile.hpp"
+
+namespace flashmask::sm90 {
+
+struct TileMapView;
+
+/// Tile shape that forward() wants its map in: rows are 64 a consumer warpgroup.
+TileShape forward_tile(std::int64_t head_dim);
+
+/// A mask on the device, classified once and then used by every head, layer and pass. Shape fixed at creation.
+class DeviceMask {
+ public:
+  /// `tile` is forward_tile(head_dim) for forward(). Allocates; throws invalid_argument or out_of_memory.
+  DeviceMask(const MaskShape& shape, TileShape tile);
+  ~DeviceMask();
+  DeviceMask(DeviceMask&&) noexcept;
+  DeviceMask& operator=(DeviceMask&&) noexcept;
+
+  /// Queues the classification of `vectors` (device memory, any int32 values; a null vector hides nothing) on `stream`.
+  /// Neither allocates nor synchronises; legal under graph capture.
+  void refill(const MaskView& vectors, void* stream);
+  [[nodiscard]] const TileMapView& view() const;
+  /// Device memory held, bytes.
+  [[nodiscard]] std::size_t bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Context parallelism: the loader reads a column block only once every chunk under it has arrived, i.e.
+/// words[chunk] >= epoch (acquired at system scope).
+struct ChunkArrival {
+  const std::uint64_t* words = nullptr;  ///< device-visible, one per chunk of columns
+  std::uint64_t epoch = 0;
+  std::int64_t chunk_columns = 0;
+  std::uint32_t deadline_milliseconds = 10000;
+};
+
+struct ForwardArguments {
+  AttentionShape shape;
+  const TileMapView* map = nullptr;  ///< of tile shape forward_tile(head_dim); mask batch 1 or shape.batch
+  TensorView q, k, v;                ///< device memory, bf16 or f16, dim stride 1, other strides multiples of 8
+  MutableTensorView out;
+  float* lse = nullptr;              ///< contiguous [batch][query_heads][rows]
+  std::optional<float> scale{};      ///< positive; default 1 / sqrt(head_dim)
+  void* workspace = nullptr;         ///< forward_workspace_bytes(), prepared once; one per stream in flight
+  void* stream = nullptr;            ///< cudaStream_t
+  std::int32_t grid = 0;             ///< CTAs; 0: one per multiprocessor
+  std::optional<ChunkArrival> arrival{};
+};
+
+/// Bytes of device memory that forward() needs besides its tensors; 16-byte aligned.
+std::size_t forward_workspace_bytes();
+/// Queues the one-time initialisation of a workspace. Every forward() leaves it ready for the next on the same stream.
+void prepare_workspace(void* workspace, void* stream);
+/// Synchronises `stream` and throws timeout, naming the wait, if a kernel that used this workspace gave up waiting.
+void check_workspace(const void* workspace, void* stream);
+
+/// Throws invalid_argument or unsupported, before any work, unless the arguments describe a legal call.
+void validate(const ForwardArguments& arguments);
+/// Queues out and lse on the stream. Validates first; no allocation, no synchronisation; legal under graph capture.
+void forward(const ForwardArguments& arguments);
+
+}  // namespace flashmask::sm90

@@ -1,0 +1,23 @@
+#include "flashmask/sm90.hpp"
+#include "sm90/tile_map/device_map.hpp"
+
+namespace flashmask::sm90 {
+
+struct DeviceMask::State {
+  DeviceTileMap map;
+};
+
+DeviceMask::DeviceMask(const MaskShape& shape, TileShape tile)
+    : state_(std::make_unique<State>(State{DeviceTileMap(shape, tile)})) {}
+DeviceMask::~DeviceMask() = default;
+DeviceMask::DeviceMask(DeviceMask&&) noexcept = default;
+DeviceMask& DeviceMask::operator=(DeviceMask&&) noexcept = default;
+
+void DeviceMask::refill(const MaskView& vectors, void* stream) {
+  state_->map.refill({vectors.lts, vectors.lte, vectors.uts, vectors.ute}, static_cast<CUstream_st*>(stream));
+}
+
+const TileMapView& DeviceMask::view() const { return state_->map.view(); }
+std::size_t DeviceMask::bytes() const { return state_->map.bytes(); }
+
+}  // namespace flashmask::sm90

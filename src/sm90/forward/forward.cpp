@@ -1,0 +1,175 @@
+// Describe, configure, launch: arguments -> ForwardConfig and ForwardParameters -> kernel.
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.hpp"
+#include "flashmask/sm90.hpp"
+#include "sm90/cuda_check.hpp"
+#include "sm90/forward/launch.hpp"
+#include "sm90/layout/tensor_map.hpp"
+#include "sm90/sync/wait_site.hpp"
+
+namespace flashmask::sm90 {
+namespace {
+
+using forward_pass::Element;
+using forward_pass::ForwardConfig;
+using forward_pass::ForwardParameters;
+using forward_pass::Workspace;
+
+constexpr std::int64_t largest_head_dim = 128;
+/// K and V of the heads of a section should stay in L2; found best between 48 and 80 MiB.
+constexpr std::int64_t section_bytes = std::int64_t{64} << 20;
+
+void check_tensor(const char* name, TensorView tensor, DType dtype) {
+  core::check(tensor.data != nullptr, "{} is null; pass device memory", name);
+  core::check(tensor.dtype == dtype, "{} has another dtype than q; all tensors of a call share one", name);
+}
+
+void check_map(const TileMapView& map, const AttentionShape& s) {
+  const TileShape tile = forward_tile(s.head_dim);
+  core::check(map.block_m == tile.block_m && map.block_n == tile.block_n,
+              "the tile map has tiles of {}x{}, head_dim {} needs {}x{}; build it with forward_tile(head_dim)",
+              map.block_m, map.block_n, s.head_dim, tile.block_m, tile.block_n);
+  core::check(map.rows == s.rows && map.columns == s.columns,
+              "the tile map speaks of {} rows and {} columns, the call of {} and {}", map.rows, map.columns, s.rows,
+              s.columns);
+  core::check(map.batch == 1 || map.batch == s.batch, "mask batch must be 1 or {}, got {}", s.batch, map.batch);
+  core::check(map.heads == 1 || map.heads == s.kv_heads || map.heads == s.query_heads,
+              "mask heads must be 1, kv_heads ({}) or query_heads ({}), got {}", s.kv_heads, s.query_heads, map.heads);
+}
+
+ForwardConfig configure(const ForwardArguments& a) {
+  return forward_pass::default_config(a.shape.head_dim, a.q.dtype == DType::bf16 ? Element::bf16 : Element::f16,
+                                 a.arrival.has_value());
+}
+
+std::int32_t section_of(const AttentionShape& s) {
+  const std::int64_t bytes_a_head = std::max<std::int64_t>(s.columns * s.head_dim * 4, 1);
+  const std::int64_t kv_heads = std::max<std::int64_t>(section_bytes / bytes_a_head, 1);
+  return static_cast<std::int32_t>(std::min(kv_heads * (s.query_heads / s.kv_heads), s.batch * s.query_heads));
+}
+
+ForwardParameters describe(const ForwardArguments& a, const ForwardConfig& config) {
+  const AttentionShape& s = a.shape;
+  ForwardParameters p{};
+  const auto block_m = static_cast<std::uint32_t>(config.block_m());
+  const auto block_n = static_cast<std::uint32_t>(config.block_n);
+  const layout::TileCopy q = layout::encode_tile_copy("q", a.q, s.batch, s.rows, s.query_heads, s.head_dim, block_m);
+  p.q = q.map;
+  p.copies = q.copies;
+  p.out = layout::encode_tile_copy("out", a.out, s.batch, s.rows, s.query_heads, s.head_dim, 16).map;
+  p.k = p.v = p.q;  // without columns no block is ever loaded
+  if (s.columns > 0) {
+    p.k = layout::encode_tile_copy("k", a.k, s.batch, s.columns, s.kv_heads, s.head_dim, block_n).map;
+    p.v = layout::encode_tile_copy("v", a.v, s.batch, s.columns, s.kv_heads, s.head_dim, block_n).map;
+  }
+  p.map = *a.map;
+  if (a.arrival) {
+    p.progress = {a.arrival->words, a.arrival->epoch, static_cast<std::int32_t>(a.arrival->chunk_columns),
+                  a.arrival->deadline_milliseconds};
+  }
+  p.lse = a.lse;
+  p.workspace = static_cast<Workspace*>(a.workspace);
+  p.scale = a.scale.value_or(1.0F / std::sqrt(static_cast<float>(s.head_dim)));
+  p.scale_log2 = p.scale * 1.44269504088896341F;
+  p.rows = static_cast<std::int32_t>(s.rows);
+  p.query_heads = static_cast<std::int32_t>(s.query_heads);
+  p.query_heads_per_kv_head = static_cast<std::int32_t>(s.query_heads / s.kv_heads);
+  p.query_heads_per_mask_head = static_cast<std::int32_t>(s.query_heads / a.map->heads);
+  p.units = static_cast<std::int32_t>(s.batch * s.query_heads);
+  p.units_a_section = section_of(s);
+  p.tickets = p.units * a.map->row_tiles;
+  return p;
+}
+
+forward_pass::Launch* instance(const ForwardConfig& c) {
+  using namespace forward_pass;
+  const bool bf16 = c.element == Element::bf16;
+  if (c.waits_for_chunks) {
+    if (c.head_dim == 64) return bf16 ? launch_d64_bf16_chunks : launch_d64_f16_chunks;
+    return bf16 ? launch_d128_bf16_chunks : launch_d128_f16_chunks;
+  }
+  if (c.head_dim == 64) return bf16 ? launch_d64_bf16 : launch_d64_f16;
+  return bf16 ? launch_d128_bf16 : launch_d128_f16;
+}
+
+std::int32_t multiprocessors() {
+  int device = 0, count = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  return count;
+}
+
+}  // namespace
+
+TileShape forward_tile(std::int64_t head_dim) {
+  core::check(head_dim >= 1 && head_dim <= largest_head_dim, "head_dim must be from 1 to {} on sm90, got {}",
+              largest_head_dim, head_dim);
+  return forward_pass::default_config(head_dim, Element::bf16, false).tile();
+}
+
+std::size_t forward_workspace_bytes() { return sizeof(Workspace); }
+
+void prepare_workspace(void* workspace, void* stream) {
+  core::check(workspace != nullptr, "workspace is null; allocate forward_workspace_bytes() on the device");
+  check_cuda(cudaMemsetAsync(workspace, 0, sizeof(Workspace), static_cast<cudaStream_t>(stream)),
+             "cudaMemsetAsync of the forward workspace");
+}
+
+void check_workspace(const void* workspace, void* stream) {
+  Workspace copy{};
+  const auto s = static_cast<cudaStream_t>(stream);
+  check_cuda(cudaMemcpyAsync(&copy, workspace, sizeof(copy), cudaMemcpyDeviceToHost, s), "cudaMemcpyAsync of the workspace");
+  check_cuda(cudaStreamSynchronize(s), "cudaStreamSynchronize");
+  if (copy.error != 0) {
+    core::fail(ErrorCode::timeout, "an sm90 kernel gave up waiting: {}; call prepare_workspace before using it again",
+               describe_wait(copy.error));
+  }
+}
+
+void validate(const ForwardArguments& a) {
+  const AttentionShape& s = a.shape;
+  core::check(s.batch >= 0 && s.rows >= 0 && s.columns >= 0 && s.query_heads >= 1 && s.kv_heads >= 1,
+              "extents must not be negative: batch {}, rows {}, columns {}, query_heads {}, kv_heads {}", s.batch,
+              s.rows, s.columns, s.query_heads, s.kv_heads);
+  core::check(s.query_heads % s.kv_heads == 0, "query_heads ({}) must be a multiple of kv_heads ({})", s.query_heads,
+              s.kv_heads);
+  if (s.head_dim < 8 || s.head_dim > largest_head_dim || s.head_dim % 8 != 0) {
+    core::fail(ErrorCode::unsupported, "head_dim must be a multiple of 8 from 8 to {} on sm90, got {}",
+               largest_head_dim, s.head_dim);
+  }
+  if (a.q.dtype != DType::bf16 && a.q.dtype != DType::f16) {
+    core::fail(ErrorCode::unsupported, "sm90 takes bf16 and f16 tensors; convert q, k, v or use the cpu backend");
+  }
+  core::check(a.map != nullptr, "map is null; build a DeviceMask and pass its view()");
+  check_map(*a.map, s);
+  core::check(!a.scale || (*a.scale > 0 && std::isfinite(*a.scale)), "scale must be positive and finite, got {}",
+              a.scale.value_or(0));
+  core::check(a.workspace != nullptr, "workspace is null; allocate forward_workspace_bytes() and prepare_workspace() it");
+  core::check(a.grid >= 0, "grid must be 0 or the number of CTAs, got {}", a.grid);
+  core::check(s.batch * s.query_heads * a.map->row_tiles < (std::int64_t{1} << 31) - 65536,
+              "batch x query_heads x row tiles = {} exceeds 2^31", s.batch * s.query_heads * a.map->row_tiles);
+  core::check(!a.arrival || (a.arrival->words != nullptr && a.arrival->chunk_columns > 0),
+              "arrival needs words and a positive chunk_columns, got {}", a.arrival ? a.arrival->chunk_columns : 0);
+  if (s.batch == 0 || s.rows == 0) return;
+  core::check(a.lse != nullptr, "lse is null; pass float32 [batch][query_heads][rows] on the device");
+  check_tensor("q", a.q, a.q.dtype);
+  check_tensor("out", a.out, a.q.dtype);
+  if (s.columns == 0) return;
+  check_tensor("k", a.k, a.q.dtype);
+  check_tensor("v", a.v, a.q.dtype);
+}
+
+void forward(const ForwardArguments& arguments) {
+  validate(arguments);
+  const AttentionShape& s = arguments.shape;
+  if (s.batch == 0 || s.rows == 0) return;
+  const ForwardConfig config = configure(arguments);
+  const ForwardParameters p = describe(arguments, config);
+  const std::int32_t ctas = arguments.grid > 0 ? arguments.grid : multiprocessors();
+  check_cuda(instance(config)(p, std::min(ctas, p.tickets), static_cast<cudaStream_t>(arguments.stream)),
+             "launch of the forward kernel");
+}
+
+}  // namespace flashmask::sm90
