@@ -53,11 +53,11 @@ struct ForwardArguments {
   const TileMapView* map = nullptr;  ///< of tile shape forward_tile(head_dim); mask batch 1 or shape.batch
   TensorView q, k, v;                ///< device memory, bf16 or f16, dim stride 1, other strides multiples of 8
   MutableTensorView out;
-  float* lse = nullptr;              ///< contiguous [batch][query_heads][rows]
-  std::optional<float> scale{};      ///< positive; default 1 / sqrt(head_dim)
-  void* workspace = nullptr;         ///< forward_workspace_bytes(), prepared once; one per stream in flight
-  void* stream = nullptr;            ///< cudaStream_t
-  std::int32_t grid = 0;             ///< CTAs; 0: one per multiprocessor
+  float* lse = nullptr;          ///< contiguous [batch][query_heads][rows]
+  std::optional<float> scale{};  ///< positive; default 1 / sqrt(head_dim)
+  void* workspace = nullptr;     ///< forward_workspace_bytes(), prepared once; one per stream in flight
+  void* stream = nullptr;        ///< cudaStream_t
+  std::int32_t grid = 0;         ///< CTAs; 0: one per multiprocessor
   std::optional<ChunkArrival> arrival{};
 };
 

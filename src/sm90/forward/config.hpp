@@ -16,7 +16,7 @@ struct ForwardConfig {
   std::int32_t head_dim = 128;  ///< 64 or 128; smaller ones are zero-filled on load
   std::int32_t stages = 3;      ///< slots of the K ring and of the V ring
   Element element = Element::bf16;
-  bool take_turns = false;      ///< consumer warpgroups issue their products round robin
+  bool take_turns = false;        ///< consumer warpgroups issue their products round robin
   bool waits_for_chunks = false;  ///< the loader waits for the chunk a block lies in (context parallelism)
 
   friend constexpr bool operator==(const ForwardConfig&, const ForwardConfig&) = default;

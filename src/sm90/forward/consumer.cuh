@@ -45,8 +45,12 @@ struct Consumer {
   __device__ __forceinline__ void wait_v(const Ring& ring) const {
     wait(offsetof(Shared, full_v) + 8 * ring.stage, ring.parity, WaitSite::full_v);
   }
-  __device__ __forceinline__ void release_k(const Ring& ring) const { release(offsetof(Shared, empty_k) + 8 * ring.stage); }
-  __device__ __forceinline__ void release_v(const Ring& ring) const { release(offsetof(Shared, empty_v) + 8 * ring.stage); }
+  __device__ __forceinline__ void release_k(const Ring& ring) const {
+    release(offsetof(Shared, empty_k) + 8 * ring.stage);
+  }
+  __device__ __forceinline__ void release_v(const Ring& ring) const {
+    release(offsetof(Shared, empty_v) + 8 * ring.stage);
+  }
 
   /// Everything that steers control flow passes a shuffle, so that the compiler knows it is uniform.
   __device__ __forceinline__ BlockView view_block(const Ring& ring) const {
@@ -130,8 +134,7 @@ struct Consumer {
 /// One row tile: sequences of blocks that this warpgroup sees, each pipelined, with skipped blocks between them.
 template <ForwardConfig C>
 __device__ __forceinline__ void process_row_tile(const Consumer<C>& c, Fragments<C>& f, RowState& state,
-                                                 RingPosition<C.stages>& ring, std::int32_t blocks,
-                                                 std::int32_t slot) {
+                                                 RingPosition<C.stages>& ring, std::int32_t blocks, std::int32_t slot) {
   const float growth = lazy_growth_log2 / c.p.scale_log2;
   bool holds_q = true;
   while (blocks > 0) {

@@ -17,7 +17,11 @@ void DeviceMask::refill(const MaskView& vectors, void* stream) {
   state_->map.refill({vectors.lts, vectors.lte, vectors.uts, vectors.ute}, static_cast<CUstream_st*>(stream));
 }
 
-const TileMapView& DeviceMask::view() const { return state_->map.view(); }
-std::size_t DeviceMask::bytes() const { return state_->map.bytes(); }
+const TileMapView& DeviceMask::view() const {
+  return state_->map.view();
+}
+std::size_t DeviceMask::bytes() const {
+  return state_->map.bytes();
+}
 
 }  // namespace flashmask::sm90

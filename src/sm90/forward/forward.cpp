@@ -41,7 +41,7 @@ void check_map(const TileMapView& map, const AttentionShape& s) {
 
 ForwardConfig configure(const ForwardArguments& a) {
   return forward_pass::default_config(a.shape.head_dim, a.q.dtype == DType::bf16 ? Element::bf16 : Element::f16,
-                                 a.arrival.has_value());
+                                      a.arrival.has_value());
 }
 
 std::int32_t section_of(const AttentionShape& s) {
@@ -109,7 +109,9 @@ TileShape forward_tile(std::int64_t head_dim) {
   return forward_pass::default_config(head_dim, Element::bf16, false).tile();
 }
 
-std::size_t forward_workspace_bytes() { return sizeof(Workspace); }
+std::size_t forward_workspace_bytes() {
+  return sizeof(Workspace);
+}
 
 void prepare_workspace(void* workspace, void* stream) {
   core::check(workspace != nullptr, "workspace is null; allocate forward_workspace_bytes() on the device");
@@ -120,7 +122,8 @@ void prepare_workspace(void* workspace, void* stream) {
 void check_workspace(const void* workspace, void* stream) {
   Workspace copy{};
   const auto s = static_cast<cudaStream_t>(stream);
-  check_cuda(cudaMemcpyAsync(&copy, workspace, sizeof(copy), cudaMemcpyDeviceToHost, s), "cudaMemcpyAsync of the workspace");
+  check_cuda(cudaMemcpyAsync(&copy, workspace, sizeof(copy), cudaMemcpyDeviceToHost, s),
+             "cudaMemcpyAsync of the workspace");
   check_cuda(cudaStreamSynchronize(s), "cudaStreamSynchronize");
   if (copy.error != 0) {
     core::fail(ErrorCode::timeout, "an sm90 kernel gave up waiting: {}; call prepare_workspace before using it again",
@@ -146,7 +149,8 @@ void validate(const ForwardArguments& a) {
   check_map(*a.map, s);
   core::check(!a.scale || (*a.scale > 0 && std::isfinite(*a.scale)), "scale must be positive and finite, got {}",
               a.scale.value_or(0));
-  core::check(a.workspace != nullptr, "workspace is null; allocate forward_workspace_bytes() and prepare_workspace() it");
+  core::check(a.workspace != nullptr,
+              "workspace is null; allocate forward_workspace_bytes() and prepare_workspace() it");
   core::check(a.grid >= 0, "grid must be 0 or the number of CTAs, got {}", a.grid);
   core::check(s.batch * s.query_heads * a.map->row_tiles < (std::int64_t{1} << 31) - 65536,
               "batch x query_heads x row tiles = {} exceeds 2^31", s.batch * s.query_heads * a.map->row_tiles);

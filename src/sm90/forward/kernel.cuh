@@ -33,8 +33,8 @@ __device__ __forceinline__ void initialise_barriers(std::uint32_t shared) {
   ptx::fence_mbarrier_init();
 }
 
-/// `Instance` is a type that carries the configuration as `config` (nvcc 13.0 writes a broken host stub for a kernel whose
-/// template argument is a structural value of a class in nested namespaces).
+/// `Instance` is a type that carries the configuration as `config` (nvcc 13.0 writes a broken host stub for a kernel
+/// whose template argument is a structural value of a class in nested namespaces).
 template <class Instance>
 __global__ void __launch_bounds__(Instance::config.threads(), 1)
     forward_kernel(const __grid_constant__ ForwardParameters p) {

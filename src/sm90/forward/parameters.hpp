@@ -11,9 +11,9 @@ namespace flashmask::sm90::forward_pass {
 
 /// Device words that live from launch to launch, zero before the first one. The kernel leaves the counters at zero.
 struct Workspace {
-  std::uint32_t tickets;    ///< row tiles drawn beyond the first one of every CTA
-  std::uint32_t finished;   ///< CTAs that have drawn their last ticket
-  std::uint32_t error;      ///< WaitSite of the first wait that passed its bound
+  std::uint32_t tickets;   ///< row tiles drawn beyond the first one of every CTA
+  std::uint32_t finished;  ///< CTAs that have drawn their last ticket
+  std::uint32_t error;     ///< WaitSite of the first wait that passed its bound
   std::uint32_t unused;
 };
 

@@ -34,8 +34,8 @@ __device__ __forceinline__ WorkItem work_item(const ForwardParameters& p, std::i
   item.row_tile = item.list - matrix * p.map.row_tiles;
   const std::int32_t member = ticket % shared;
   const std::int32_t batch = p.map.batch == 1 ? member / p.query_heads_per_mask_head : matrix / p.map.heads;
-  item.unit = batch * p.query_heads + matrix % p.map.heads * p.query_heads_per_mask_head +
-              member % p.query_heads_per_mask_head;
+  item.unit =
+      batch * p.query_heads + matrix % p.map.heads * p.query_heads_per_mask_head + member % p.query_heads_per_mask_head;
   return item;
 }
 

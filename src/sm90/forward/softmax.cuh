@@ -1,4 +1,5 @@
-// Online softmax in registers. Maxima are in raw score units; probabilities are 2^(score * scale_log2 - max * scale_log2).
+// Online softmax in registers. Maxima are in raw score units; probabilities are 2^(score * scale_log2 - max *
+// scale_log2).
 //
 // Lazy rescale: the old maximum is kept until a row grew by more than 2^8 (in probabilities), which is exact after the
 // division by the sum and spares the rescale of O. The test needs only each thread's own maximum, so in the common case

@@ -25,10 +25,9 @@ __device__ __forceinline__ std::uint64_t bits_from_intervals(const TileMapView& 
     const int2 ute = __ldg(reinterpret_cast<const int2*>(map.ute + column));
     const HiddenRows even{lts.x, lte.x, uts.x, ute.x};
     const HiddenRows odd{lts.y, lte.y, uts.y, ute.y};
-    const std::uint32_t four = (even.hides(row) || row >= map.rows ? 0U : 1U) |
-                               (odd.hides(row) || row >= map.rows ? 0U : 2U) |
-                               (even.hides(row + 8) || row + 8 >= map.rows ? 0U : 4U) |
-                               (odd.hides(row + 8) || row + 8 >= map.rows ? 0U : 8U);
+    const std::uint32_t four =
+        (even.hides(row) || row >= map.rows ? 0U : 1U) | (odd.hides(row) || row >= map.rows ? 0U : 2U) |
+        (even.hides(row + 8) || row + 8 >= map.rows ? 0U : 4U) | (odd.hides(row + 8) || row + 8 >= map.rows ? 0U : 8U);
     bits |= static_cast<std::uint64_t>(four) << (4 * group);
   }
   return bits;

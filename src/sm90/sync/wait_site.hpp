@@ -23,17 +23,28 @@ enum class WaitSite : std::uint32_t {
 
 inline std::string describe_wait(std::uint32_t error) {
   switch (static_cast<WaitSite>(error & 0xFFU)) {
-    case WaitSite::none: return "no wait";
-    case WaitSite::full_q: return "consumer waiting for Q";
-    case WaitSite::empty_q: return "loader waiting for the consumers to release Q";
-    case WaitSite::full_k: return "consumer waiting for K";
-    case WaitSite::empty_k: return "loader waiting for a free K stage";
-    case WaitSite::full_v: return "consumer waiting for V";
-    case WaitSite::empty_v: return "loader waiting for a free V stage";
-    case WaitSite::full_queue: return "loader waiting for the index generator";
-    case WaitSite::empty_queue: return "index generator waiting for the loader";
-    case WaitSite::chunk: return "loader waiting for chunk " + std::to_string(error >> 8);
-    case WaitSite::backward: break;
+    case WaitSite::none:
+      return "no wait";
+    case WaitSite::full_q:
+      return "consumer waiting for Q";
+    case WaitSite::empty_q:
+      return "loader waiting for the consumers to release Q";
+    case WaitSite::full_k:
+      return "consumer waiting for K";
+    case WaitSite::empty_k:
+      return "loader waiting for a free K stage";
+    case WaitSite::full_v:
+      return "consumer waiting for V";
+    case WaitSite::empty_v:
+      return "loader waiting for a free V stage";
+    case WaitSite::full_queue:
+      return "loader waiting for the index generator";
+    case WaitSite::empty_queue:
+      return "index generator waiting for the loader";
+    case WaitSite::chunk:
+      return "loader waiting for chunk " + std::to_string(error >> 8);
+    case WaitSite::backward:
+      break;
   }
   return "wait site " + std::to_string(error);
 }

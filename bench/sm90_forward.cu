@@ -1,0 +1,313 @@
+// Forward kernel on the twelve benchmark masks: burst and sustained times, checked against float64 rows, as JSON.
+//
+//   sm90_forward [--n 8192,32768] [--mask causal,document] [--head-dim 128] [--heads 16] [--kv-heads 16] [--sustained
+//   1]
+//
+// Burst: 0.5 s idle, 3 warm-ups, 9 launches back to back (5 above 40 ms), median of event pairs. Sustained: batches of
+// at least 45 ms without idle, median of the batches, with the clock the multiprocessors ran at.
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/device_tensor.hpp"
+#include "device/naive_reference.cuh"
+#include "flashmask/builders.hpp"
+#include "flashmask/sm90.hpp"
+#include "flashmask/tile.hpp"
+#include "format/workload.hpp"
+
+namespace flashmask::bench {
+namespace {
+
+using device::DeviceBuffer;
+using device::DeviceMaskVectors;
+using device::DeviceTensor;
+using device::Layout;
+using device::require;
+using T = __nv_bfloat16;
+
+struct Options {
+  std::vector<std::string> lengths{"8192", "32768"};
+  std::vector<std::string> masks;
+  std::int64_t head_dim = 128, heads = 0, kv_heads = 0;
+  bool sustained = false;
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string key = argv[i], value = argv[i + 1];
+    if (key == "--n") o.lengths = split(value);
+    if (key == "--mask") o.masks = split(value);
+    if (key == "--head-dim") o.head_dim = std::stoll(value);
+    if (key == "--heads") o.heads = std::stoll(value);
+    if (key == "--kv-heads") o.kv_heads = std::stoll(value);
+    if (key == "--sustained") o.sustained = value != "0";
+  }
+  if (o.masks.empty()) {
+    for (const masks::BuilderName& b : masks::builder_names().subspan(0, 12)) o.masks.emplace_back(b.name);
+  }
+  return o;
+}
+
+/// First list of the public benchmark's packs for this length, or of the next shorter length scaled to it.
+masks::BuilderOptions mask_options(std::int64_t n) {
+  const std::int64_t known = n >= 131072 ? 131072 : n >= 32768 ? 32768 : 8192;
+  masks::BuilderOptions options = format::builder_options(format::generate("pack:" + std::to_string(known) + ":0"));
+  options.rows = n;
+  options.columns.reset();
+  options.batch = 1;
+  if (n == known) return options;
+  std::vector<masks::Document>& documents = options.documents.lists.at(0);
+  std::int64_t used = 0;
+  for (masks::Document& d : documents) {
+    d.length = d.length * n / known;
+    if (d.prefix) d.prefix = *d.prefix * n / known;
+    used += d.length;
+  }
+  documents.back().length += n - used;
+  return options;
+}
+
+/// One CTA per sampled (batch, head, row): largest error of out over the row and error of lse, in float64.
+__global__ void check_rows(const T* q, const T* k, const T* v, const T* out, const float* lse, AttentionShape s,
+                           MaskView mask, const std::int64_t* samples, double* errors) {
+  extern __shared__ float scores[];
+  __shared__ double partial[128];
+  const std::int64_t flat = samples[blockIdx.x];
+  const std::int64_t i = flat % s.rows, h = flat / s.rows % s.query_heads, b = flat / s.rows / s.query_heads;
+  const std::int64_t kv = h / (s.query_heads / s.kv_heads);
+  const double scale = 1 / sqrt(static_cast<double>(s.head_dim));
+  const T* query = q + ((b * s.rows + i) * s.query_heads + h) * s.head_dim;
+  const auto reduce = [&](double x, bool maximum) {
+    __syncthreads();
+    partial[threadIdx.x] = x;
+    __syncthreads();
+    double all = partial[0];
+    for (int t = 1; t < 128; ++t) all = maximum ? fmax(all, partial[t]) : all + partial[t];
+    return all;
+  };
+  double most = -INFINITY;
+  for (std::int64_t j = threadIdx.x; j < s.columns; j += 128) {
+    const T* key = k + ((b * s.columns + j) * s.kv_heads + kv) * s.head_dim;
+    double dot = 0;
+    for (std::int64_t d = 0; d < s.head_dim; ++d) {
+      dot += static_cast<double>(static_cast<float>(query[d])) * static_cast<double>(static_cast<float>(key[d]));
+    }
+    const HiddenRows hidden{mask.lts[j], mask.lte[j], mask.uts[j], mask.ute[j]};
+    const double score = hidden.hides(static_cast<std::int32_t>(i)) ? -INFINITY : dot * scale;
+    scores[j] = static_cast<float>(score);
+    most = fmax(most, score);
+  }
+  most = reduce(most, true);
+  double sum = 0;
+  for (std::int64_t j = threadIdx.x; j < s.columns; j += 128) sum += most == -INFINITY ? 0 : exp(scores[j] - most);
+  sum = reduce(sum, false);
+  double worst = 0;
+  for (std::int64_t d = threadIdx.x; d < s.head_dim; d += 128) {
+    double o = 0;
+    for (std::int64_t j = 0; j < s.columns; ++j) {
+      if (scores[j] == -INFINITY) continue;
+      o += exp(scores[j] - most) *
+           static_cast<double>(static_cast<float>(v[((b * s.columns + j) * s.kv_heads + kv) * s.head_dim + d]));
+    }
+    const double got = static_cast<float>(out[((b * s.rows + i) * s.query_heads + h) * s.head_dim + d]);
+    const double error = fabs(got - (sum > 0 ? o / sum : 0));
+    worst = error == error ? fmax(worst, error) : INFINITY;
+  }
+  worst = reduce(worst, true);
+  if (threadIdx.x == 0) {
+    const double want = sum > 0 ? most + log(sum) : -INFINITY, got = lse[flat];
+    errors[2 * blockIdx.x] = worst;
+    errors[2 * blockIdx.x + 1] = want == got ? 0 : fabs(want - got);
+  }
+}
+
+/// Reads the clock of a multiprocessor against the global timer while other work runs.
+__global__ void read_clock(std::uint64_t* out) {
+  std::uint64_t time;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+  out[0] = clock64();
+  out[1] = time;
+}
+
+double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x[x.size() / 2];
+}
+
+struct Case {
+  AttentionShape shape;
+  DeviceTensor<T> q, k, v, out;
+  DeviceBuffer<float> lse;
+  DeviceBuffer<std::uint8_t> workspace{static_cast<std::int64_t>(sm90::forward_workspace_bytes())};
+  sm90::ForwardArguments arguments;
+
+  explicit Case(const AttentionShape& s) : shape(s), lse(s.batch * s.query_heads * s.rows) {
+    q = DeviceTensor<T>(s.batch, s.rows, s.query_heads, s.head_dim);
+    k = DeviceTensor<T>(s.batch, s.columns, s.kv_heads, s.head_dim);
+    v = DeviceTensor<T>(s.batch, s.columns, s.kv_heads, s.head_dim);
+    out = DeviceTensor<T>(s.batch, s.rows, s.query_heads, s.head_dim);
+    device::fill_normal(q, 11), device::fill_normal(k, 12), device::fill_normal(v, 13);
+    sm90::prepare_workspace(workspace.data(), nullptr);
+    arguments.shape = s;
+    arguments.q = q.view(), arguments.k = k.view(), arguments.v = v.view(), arguments.out = out.mutable_view();
+    arguments.lse = lse.data(), arguments.workspace = workspace.data();
+  }
+};
+
+std::vector<double> time_launches(const std::function<void()>& launch, int count) {
+  std::vector<cudaEvent_t> events(static_cast<std::size_t>(count) + 1);
+  for (cudaEvent_t& e : events) require(cudaEventCreate(&e), "cudaEventCreate");
+  require(cudaEventRecord(events[0]), "cudaEventRecord");
+  for (int i = 0; i < count; ++i) {
+    launch();
+    require(cudaEventRecord(events[static_cast<std::size_t>(i) + 1]), "cudaEventRecord");
+  }
+  require(cudaDeviceSynchronize(), "timed launches");
+  std::vector<double> ms;
+  for (int i = 0; i < count; ++i) {
+    float t = 0;
+    require(cudaEventElapsedTime(&t, events[static_cast<std::size_t>(i)], events[static_cast<std::size_t>(i) + 1]),
+            "elapsed");
+    ms.push_back(t);
+  }
+  for (const cudaEvent_t e : events) cudaEventDestroy(e);
+  return ms;
+}
+
+double burst(const std::function<void()>& launch) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const double warm = median(time_launches(launch, 3));
+  return median(time_launches(launch, warm > 40 ? 5 : 9));
+}
+
+struct Sustained {
+  double ms, clock_ghz;
+};
+
+Sustained sustained(const std::function<void()>& launch, double ms_each) {
+  const int count = std::max(1, static_cast<int>(std::ceil(45 / ms_each)));
+  DeviceBuffer<std::uint64_t> clocks(4);
+  std::vector<double> batches;
+  double clock = 0;
+  for (int batch = 0; batch < 8; ++batch) {
+    cudaEvent_t start, stop;
+    cudaEventCreate(&start), cudaEventCreate(&stop);
+    read_clock<<<1, 1>>>(clocks.data());
+    cudaEventRecord(start);
+    for (int i = 0; i < count; ++i) launch();
+    cudaEventRecord(stop);
+    read_clock<<<1, 1>>>(clocks.data() + 2);
+    require(cudaEventSynchronize(stop), "sustained batch");
+    float t = 0;
+    cudaEventElapsedTime(&t, start, stop);
+    cudaEventDestroy(start), cudaEventDestroy(stop);
+    if (batch < 2) continue;  // clocks still fall
+    batches.push_back(t / static_cast<float>(count));
+    const std::vector<std::uint64_t> c = clocks.download();
+    clock = static_cast<double>(c[2] - c[0]) / static_cast<double>(c[3] - c[1]);
+  }
+  return {median(batches), clock};
+}
+
+/// Errors over 96 sampled rows: {out, lse}.
+std::pair<double, double> sample_errors(const Case& c, const MaskView& mask) {
+  const AttentionShape& s = c.shape;
+  std::vector<std::int64_t> samples;
+  const std::int64_t all = s.batch * s.query_heads * s.rows;
+  std::uint64_t state = 7;
+  for (int i = 0; i < 94; ++i) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    samples.push_back(static_cast<std::int64_t>((state >> 11) % static_cast<std::uint64_t>(all)));
+  }
+  samples.push_back(0), samples.push_back(all - 1);
+  const DeviceBuffer<std::int64_t> rows(samples);
+  const DeviceBuffer<double> errors(2 * static_cast<std::int64_t>(samples.size()));
+  const auto bytes = static_cast<std::size_t>(s.columns) * sizeof(float);
+  if (bytes > 200000) return {-1, -1};
+  require(cudaFuncSetAttribute(check_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000), "attribute");
+  check_rows<<<static_cast<unsigned>(samples.size()), 128, bytes>>>(c.q.data(), c.k.data(), c.v.data(), c.out.data(),
+                                                                    c.lse.data(), s, mask, rows.data(), errors.data());
+  require(cudaDeviceSynchronize(), "check_rows");
+  std::pair<double, double> worst{0, 0};
+  const std::vector<double> e = errors.download();
+  for (std::size_t i = 0; i < e.size(); i += 2) {
+    worst.first = std::max(worst.first, e[i]), worst.second = std::max(worst.second, e[i + 1]);
+  }
+  return worst;
+}
+
+void run_length(const Options& o, std::int64_t n, bool& first) {
+  const std::int64_t batch = std::max<std::int64_t>(32768 / n, 1);
+  const std::int64_t heads = o.heads > 0 ? o.heads : (n > 65536 ? 8 : 16);
+  const AttentionShape shape{batch, n, n, heads, o.kv_heads > 0 ? o.kv_heads : heads, o.head_dim};
+  Case c(shape);
+  masks::BuilderOptions options = mask_options(n);
+  for (const std::string& name : o.masks) {
+    const ColumnMask mask = masks::build(name, options);
+    const DeviceMaskVectors vectors(mask.view());
+    sm90::DeviceMask device_mask(mask.shape(), sm90::forward_tile(shape.head_dim));
+    device_mask.refill(vectors.view(), nullptr);
+    c.arguments.map = &device_mask.view();
+    c.out.poison(), c.lse.poison();
+    const auto launch = [&] { sm90::forward(c.arguments); };
+    const double ms = burst(launch);
+    const double build_ms = burst([&] { device_mask.refill(vectors.view(), nullptr); });
+    const auto [out_error, lse_error] = sample_errors(c, vectors.view());
+    sm90::check_workspace(c.workspace.data(), nullptr);
+    const double cells = static_cast<double>(shape.rows) * static_cast<double>(shape.columns);
+    const double flop = 4.0 * static_cast<double>(shape.head_dim * shape.batch * shape.query_heads) * cells;
+    const double tile_flop = flop * tile_density(mask), cell_flop = flop * element_density(mask);
+    std::printf(
+        "%s\n  {\"mask\": \"%s\", \"n\": %lld, \"batch\": %lld, \"heads\": %lld, \"kv_heads\": %lld, \"head_dim\": "
+        "%lld, "
+        "\"ms\": %.4f, \"build_ms\": %.4f, \"tflops_tile\": %.1f, \"tflops_element\": %.1f, \"out_error\": %.2e, "
+        "\"lse_error\": %.2e",
+        first ? "" : ",", name.c_str(), static_cast<long long>(n), static_cast<long long>(batch),
+        static_cast<long long>(shape.query_heads), static_cast<long long>(shape.kv_heads),
+        static_cast<long long>(shape.head_dim), ms, build_ms, tile_flop / ms * 1e-9, cell_flop / ms * 1e-9, out_error,
+        lse_error);
+    first = false;
+    if (o.sustained) {
+      const Sustained s = sustained(launch, ms);
+      std::printf(", \"sustained_ms\": %.4f, \"sustained_tflops_tile\": %.1f, \"clock_ghz\": %.3f", s.ms,
+                  tile_flop / s.ms * 1e-9, s.clock_ghz);
+    }
+    std::printf("}");
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace flashmask::bench
+
+int main(int argc, char** argv) {
+  try {
+    const flashmask::bench::Options options = flashmask::bench::parse(argc, argv);
+    bool first = true;
+    std::printf("[");
+    for (const std::string& n : options.lengths) flashmask::bench::run_length(options, std::stoll(n), first);
+    std::printf("\n]\n");
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "sm90_forward: %s\n", e.what());
+    return 1;
+  }
+  return 0;
+}
