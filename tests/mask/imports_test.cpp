@@ -79,7 +79,8 @@ TEST(CuSeqlens, export_finds_documents_gaps_and_refuses_what_is_none) {
   EXPECT_TRUE(offsets.causal);
   EXPECT_EQ(offsets.q, (Ints{0, 4, 7, 7, 9}));  // the padding: columns without rows, then rows without columns
   EXPECT_EQ(offsets.k, (Ints{0, 4, 7, 9, 9}));
-  EXPECT_SAYS(refusal([] { to_cu_seqlens(build("sliding_window", {.rows = 64})); }), "column 1: hidden rows [0, 1) and [9, 64)");
+  EXPECT_SAYS(refusal([] { to_cu_seqlens(build("sliding_window", {.rows = 64})); }),
+              "column 1: hidden rows [0, 1) and [9, 64)");
   EXPECT_SAYS(refusal([] { to_cu_seqlens(full({2, 1, 4, 4})); }), "batch = 2");
 }
 
