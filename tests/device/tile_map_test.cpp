@@ -33,6 +33,14 @@ std::vector<T> span_of(const T* from, std::int64_t n) {
   return std::vector<T>(from, from + n);
 }
 
+/// One past the last run of any list.
+std::int64_t end_of(const std::vector<std::int32_t>& begin, const std::vector<std::int32_t>& count) {
+  std::int64_t end = 0;
+  for (std::size_t l = 0; l < begin.size(); ++l)
+    end = std::max<std::int64_t>(end, count[l] > 0 ? begin[l] + count[l] : 0);
+  return end;
+}
+
 /// Runs and bitmaps that the lists refer to, list by list.
 void expect_equal_lists(const Run* got, const Run* want, const std::vector<std::int32_t>& begin,
                         const std::vector<std::int32_t>& count, std::int64_t words,
@@ -74,9 +82,17 @@ void expect_equal(const DeviceTileMap& map, const HostTileMap& mirror, const std
   ASSERT_EQ(fetch(d.uts, padded), span_of(h.uts, padded)) << what;
   ASSERT_EQ(fetch(d.ute, padded), span_of(h.ute, padded)) << what;
   const std::int64_t words = std::int64_t{2} * h.block_m;
-  const auto bits = fetch(d.bitmaps, map.capacity().bitmaps * words);
-  const auto row_runs = fetch(d.row_runs, map.capacity().row_runs + rows);
-  const auto column_runs = fetch(d.column_runs, map.capacity().column_runs + columns);
+  // Only what the lists refer to is read, so that initcheck can tell unwritten memory that matters.
+  const auto row_runs = fetch(d.row_runs, end_of(row_begin, row_count));
+  const auto column_runs = fetch(d.column_runs, end_of(column_begin, column_count));
+  std::int64_t bitmaps = 0;
+  for (std::size_t l = 0; l < row_begin.size(); ++l) {
+    for (std::int32_t r = row_begin[l]; r < row_begin[l] + row_count[l]; ++r) {
+      bitmaps = std::max<std::int64_t>(bitmaps, row_runs[r].bitmap < 0 ? 0 : row_runs[r].bitmap + row_runs[r].count);
+    }
+  }
+  ASSERT_LE(bitmaps, map.capacity().bitmaps) << what;
+  const auto bits = fetch(d.bitmaps, bitmaps * words);
   ASSERT_NO_FATAL_FAILURE(
       expect_equal_lists(row_runs.data(), h.row_runs, row_begin, row_count, words, bits, h.bitmaps, what + " row"));
   ASSERT_NO_FATAL_FAILURE(expect_equal_lists(column_runs.data(), h.column_runs, column_begin, column_count, words, bits,

@@ -6,7 +6,8 @@
 
 namespace flashmask::sm90 {
 
-/// Tile grid of a mask, what both builders need to know of its shape.
+/// Tile grid of a mask, what both builders need to know of its shape. Rows and columns stay a whole tile below 2^31
+/// (check_map_shape), so the ends of every tile are int32.
 struct TileGrid {
   std::int32_t rows, columns;
   std::int32_t block_m, block_n;
@@ -38,10 +39,10 @@ struct TileGrid {
   const bool ragged = column_block == grid.column_blocks - 1 && grid.columns % grid.block_n != 0;
   std::uint32_t word = 0;
   for (std::int32_t s = 0; s < grid.subtiles(); ++s) {
-    const std::int64_t r0 = std::int64_t{row_tile} * grid.block_m + s * subtile_rows;
+    const std::int32_t r0 = row_tile * grid.block_m + s * subtile_rows;
     if (r0 >= grid.rows) break;  // wholly beyond the rows: masked
-    const std::int64_t r1 = r0 + subtile_rows < grid.rows ? r0 + subtile_rows : grid.rows;
-    TileClass c = classify(bounds, static_cast<std::int32_t>(r0), static_cast<std::int32_t>(r1));
+    const std::int32_t r1 = r0 + subtile_rows < grid.rows ? r0 + subtile_rows : grid.rows;
+    TileClass c = classify(bounds, r0, r1);
     if (ragged && c == TileClass::unmasked) c = TileClass::partial;  // the columns beyond the end must be cut
     word |= static_cast<std::uint32_t>(c) << (2 * s);
   }
@@ -52,7 +53,7 @@ struct TileGrid {
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t all_partial(const TileGrid& grid, std::int32_t row_tile) {
   std::uint32_t word = 0;
   for (std::int32_t s = 0; s < grid.subtiles(); ++s) {
-    if (std::int64_t{row_tile} * grid.block_m + s * subtile_rows >= grid.rows) break;
+    if (row_tile * grid.block_m + s * subtile_rows >= grid.rows) break;
     word |= static_cast<std::uint32_t>(TileClass::partial) << (2 * s);
   }
   return word;
@@ -107,18 +108,23 @@ struct Placement {
 template <typename Columns>
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint64_t bitmap_word(const TileGrid& grid, std::int32_t row_tile,
                                                                         std::int32_t t, Columns&& column) {
-  const std::int64_t low = std::int64_t{row_tile} * grid.block_m + accumulator_row(t, 0);
-  const std::int64_t high = low + (accumulator_row(t, 2) - accumulator_row(t, 0));
-  std::uint64_t word = 0;
-  for (std::int32_t pair = 0; pair < grid.block_n / 8; ++pair) {  // 4 elements: two columns of two rows
+  const std::int32_t low = row_tile * grid.block_m + accumulator_row(t, 0);
+  const std::int32_t high = low + (accumulator_row(t, 2) - accumulator_row(t, 0));
+  const bool has_low = low < grid.rows, has_high = high < grid.rows;
+  std::uint32_t words[2] = {0, 0};
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+  for (std::int32_t pair = 0; pair < max_block_n / 8; ++pair) {  // 4 elements: two columns of two rows
+    if (pair * 8 >= grid.block_n) break;
     for (std::int32_t side = 0; side < 2; ++side) {
-      const std::int32_t i = 4 * pair + side;
-      const HiddenRows c = column(accumulator_column(t, i));
-      if (low < grid.rows && !c.hides(static_cast<std::int32_t>(low))) word |= std::uint64_t{1} << i;
-      if (high < grid.rows && !c.hides(static_cast<std::int32_t>(high))) word |= std::uint64_t{1} << (i + 2);
+      const HiddenRows c = column(accumulator_column(t, 4 * pair + side));
+      const std::uint32_t bit = 1U << (4 * (pair % 8) + side);
+      if (has_low && !c.hides(low)) words[pair / 8] |= bit;
+      if (has_high && !c.hides(high)) words[pair / 8] |= bit << 2;
     }
   }
-  return word;
+  return words[0] | std::uint64_t{words[1]} << 32;
 }
 
 /// What one build found, exact; 64-bit because tile counts pass 2^31 on real jobs.
