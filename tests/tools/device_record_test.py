@@ -1,0 +1,112 @@
+"""tools/device_record.py: a changed kernel source is found, a changed comment is none, a record cannot be forged or partial."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = pathlib.Path(sys.argv.pop(1)) / "tools/device_record.py"
+sys.path.insert(0, str(TOOL.parent))
+sys.dont_write_bytecode = True
+import device_record  # noqa: E402
+
+KERNEL = '#include "sm90/a/part.cuh"\n#include <cuda_runtime.h>\n__global__ void k() { part(1\'000); }\n'
+FILES = {
+    "src/sm90/a/kernel.cu": KERNEL,
+    "src/sm90/a/part.cuh": '#include "flashmask/rule.hpp"\n// why\nvoid part(int);\n',
+    "src/sm90/a/host_only.hpp": "int host();\n",
+    "src/sm90/CMakeLists.txt": "flashmask_room(sm90) # note\n",
+    "include/flashmask/rule.hpp": "inline int rule() { return 1; }\n",
+    "tests/device/a_test.cu": "int main() {}\n",
+}
+
+
+class DeviceRecord(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.folder.name).resolve()
+        for name, text in FILES.items():
+            self.write(name, text)
+        sources = device_record.hashes(self.root)
+        self.record = {**device_record.FORMAT, "kernel_hash": device_record.total_hash(sources), "gpu": {}, "sources": sources,
+                       "tests": [{"program": "device_a_test", "name": "A.b", "outcome": "passed"}], "benchmarks": []}
+        self.save()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def save(self):
+        self.write("tests/device/record.json", json.dumps(self.record))
+
+    def check(self):
+        done = subprocess.run([sys.executable, TOOL, "--check", "--root", self.root], capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    def test_the_hash_covers_what_kernels_include_and_nothing_else(self):
+        self.assertEqual(device_record.kernel_sources(self.root),
+                         ["include/flashmask/rule.hpp", "src/sm90/CMakeLists.txt", "src/sm90/a/kernel.cu", "src/sm90/a/part.cuh"])
+        self.assertEqual(self.check()[0], 0)
+
+    def test_a_changed_source_fails_and_is_named(self):
+        for name in ("include/flashmask/rule.hpp", "src/sm90/a/part.cuh", "src/sm90/a/kernel.cu"):
+            self.write(name, FILES[name].replace("1", "2").replace("int);", "long);"))
+            code, text = self.check()
+            self.assertEqual(code, 1)
+            self.assertIn(name + " has changed", text)
+            self.write(name, FILES[name])
+
+    def test_comments_and_white_space_do_not_count(self):
+        self.write("src/sm90/a/kernel.cu", KERNEL.replace("{ part", "{\n  /* why\n not */ part").replace("h>\n", "h>  // x\n\n"))
+        self.write("src/sm90/CMakeLists.txt", "flashmask_room(sm90)\n")
+        self.assertEqual(self.check()[0], 0)
+
+    def test_a_comment_mark_inside_a_string_is_no_comment(self):
+        self.assertNotEqual(device_record.meaning('f("a // b");'), device_record.meaning('f("a // c");'))
+        self.assertEqual(device_record.meaning("x = 1; // a"), device_record.meaning("x = 1;"))
+        self.assertNotEqual(device_record.meaning("#define A 1\nx"), device_record.meaning("#define A 1 x"))
+
+    def test_a_new_include_fails(self):
+        self.write("src/sm90/a/part.cuh", '#include "sm90/a/host_only.hpp"\n' + FILES["src/sm90/a/part.cuh"])
+        self.assertIn("host_only.hpp ends up in a kernel", self.check()[1])
+
+    def test_a_missing_record_a_missing_program_and_a_failed_test_fail(self):
+        self.write("tests/device/b_test.cpp", "")
+        self.assertIn("device_b_test is not in the record", self.check()[1])
+        (self.root / "tests/device/b_test.cpp").unlink()
+        self.record["tests"][0]["outcome"] = "failed"
+        self.save()
+        self.assertIn("A.b: recorded as failed", self.check()[1])
+        (self.root / device_record.RECORD).unlink()
+        self.assertIn("is missing", self.check()[1])
+
+    def test_a_record_with_edited_sources_fails(self):
+        self.write("src/sm90/a/part.cuh", "void part(long);\n")
+        self.record["sources"] = device_record.hashes(self.root)
+        self.save()
+        self.assertIn("edited by hand", self.check()[1])
+
+    def test_a_tree_without_kernels_needs_no_record(self):
+        for path in (self.root / "src/sm90").rglob("*.cu"):
+            path.unlink()
+        (self.root / device_record.RECORD).unlink()
+        self.assertEqual(self.check()[0], 0)
+
+    def test_a_second_run_replaces_only_the_programs_it_ran(self):
+        old = [{"program": "a", "x": 1}, {"program": "b", "x": 1}]
+        self.assertEqual(device_record.merged(old, [{"program": "b", "x": 2}], "program"),
+                         [{"program": "a", "x": 1}, {"program": "b", "x": 2}])
+
+    def test_figures_are_the_json_lines_of_a_program_and_its_failure_is_one(self):
+        script = "print('{\"tflops\": 600}'); print('noise'); print('{cut'); raise SystemExit(3)"
+        self.assertEqual(device_record.run_bench([sys.executable, "-c", script], "bench", 60),
+                         [{"program": "bench", "tflops": 600}, {"program": "bench", "error": "ended with 3"}])
+
+
+if __name__ == "__main__":
+    unittest.main()
