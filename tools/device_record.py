@@ -7,7 +7,7 @@ the change; CI runs `device_record.py --check`, which fails when the kernel sour
   device_record.py --check [--root DIR]      compare the tree with the record (no GPU needed)
   device_record.py --hash [--root DIR]       print the hash over every source that ends up in a kernel
   device_record.py --run --binaries DIR [--output FILE] [--only REGEX] [--timeout SECONDS]
-                                             run every device_*_test and bench_sm90_* in DIR and every bench/peer_*.py, write
+                                             run every device_*_test and sm90_* in DIR and every bench/peer_*.py, write
                                              the record. A record of the same sources and GPU is added to, so a long run
                                              may be cut into several with --only.
 
@@ -176,7 +176,7 @@ def run(root, binaries, output, only, timeout):
         if wanted.search(program.name):
             record["tests"] = merged(record["tests"], run_tests(program, timeout), "program")
             save()  # what has run stays, should the machine be taken away
-    benches = [([str(b)], b.name) for b in sorted(binaries.glob("bench_sm90_*"))]
+    benches = [([str(b)], b.name) for b in sorted(binaries.glob("sm90_*"))]
     benches += [([sys.executable, str(p)], p.name) for p in sorted((root / "bench").glob("peer_*.py"))]
     for command, name in benches:
         if wanted.search(name):
@@ -194,7 +194,7 @@ def main():
     for name in ("check", "hash", "run"):
         mode.add_argument("--" + name, action="store_true")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
-    parser.add_argument("--binaries", type=pathlib.Path, help="folder with the built device_*_test and bench_sm90_*")
+    parser.add_argument("--binaries", type=pathlib.Path, help="folder with the built device_*_test and sm90_*")
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--only", default="", help="regular expression over program names")
     parser.add_argument("--timeout", type=int, default=280, help="seconds for one program")
