@@ -5,42 +5,18 @@
 // A row that sees nothing: out = 0, lse = -inf, all its gradients 0. A column nobody sees: dK = dV = 0.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "flashmask/mask.hpp"
+#include "flashmask/tensor.hpp"
 #include "flashmask/tile.hpp"
 
 namespace flashmask {
 
-enum class DType : std::uint8_t { f32, f16, bf16 };
-std::string_view to_string(DType dtype);
-/// Size of one element in bytes.
-std::size_t size_of(DType dtype);
-
 enum class Backend : std::uint8_t { cpu, sm90 };
 std::string_view to_string(Backend backend);
-
-/// Strided view of a 4-D tensor; strides in elements, order (batch, position, head, dim).
-struct TensorView {
-  const void* data = nullptr;
-  DType dtype = DType::f32;
-  std::array<std::int64_t, 4> strides{};
-};
-struct MutableTensorView {
-  void* data = nullptr;
-  DType dtype = DType::f32;
-  std::array<std::int64_t, 4> strides{};
-  operator TensorView() const { return {data, dtype, strides}; }  // NOLINT: a mutable view is a view
-};
-
-/// Strides of a contiguous BSHD tensor [batch][positions][heads][dim].
-std::array<std::int64_t, 4> bshd_strides(std::int64_t positions, std::int64_t heads, std::int64_t dim);
-/// Strides of a contiguous BHSD tensor [batch][heads][positions][dim], in BSHD order of extents.
-std::array<std::int64_t, 4> bhsd_strides(std::int64_t positions, std::int64_t heads, std::int64_t dim);
 
 /// Extents of one attention call. query_heads must be a multiple of kv_heads (MHA, GQA, MQA).
 struct AttentionShape {
@@ -64,9 +40,9 @@ struct ForwardArguments {
   MaskArgument mask;
   TensorView q, k, v;
   MutableTensorView out;
-  float* lse = nullptr;             ///< contiguous [batch][query_heads][rows]
-  std::optional<float> scale{};     ///< default 1 / sqrt(head_dim)
-  int threads = 0;                  ///< cpu backend; 0 = one per core
+  float* lse = nullptr;          ///< contiguous [batch][query_heads][rows]
+  std::optional<float> scale{};  ///< default 1 / sqrt(head_dim)
+  int threads = 0;               ///< cpu backend; 0 = one per core
 };
 
 struct BackwardArguments {

@@ -25,8 +25,7 @@ std::string_view to_string(ErrorCode code);
 /// Thrown by every checked condition. `what()` names the argument, its value, what is allowed and the likely fix.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& text,
-        std::source_location location = std::source_location::current());
+  Error(ErrorCode code, const std::string& text, std::source_location location = std::source_location::current());
 
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
   [[nodiscard]] const std::source_location& location() const noexcept { return location_; }

@@ -134,7 +134,8 @@ class ColumnMask {
   [[nodiscard]] std::int64_t visible_cells(std::int64_t batch, std::int64_t head) const;
   /// Visible columns of every row of one (batch, mask head); size rows. O(rows + columns).
   [[nodiscard]] std::vector<std::int64_t> row_counts(std::int64_t batch, std::int64_t head) const;
-  /// Row-major [rows][columns] 0/1 matrix of one (batch, mask head); for tests and pictures. Refuses more than 2^31 cells.
+  /// Row-major [rows][columns] 0/1 matrix of one (batch, mask head); for tests and pictures. Refuses more than 2^31
+  /// cells.
   [[nodiscard]] std::vector<std::uint8_t> dense(std::int64_t batch, std::int64_t head) const;
 
   /// 64-bit digest of shape and canonical content: equal for two masks iff they hide the same cells (up to collisions).
