@@ -36,7 +36,7 @@ std::string_view to_string(PlanMethod method);
 
 /// What proves lower_bound: each value names the argument (docs/balance.md); `search` is a complete search that found
 /// every smaller peak impossible.
-enum class BoundBy : std::uint8_t { average, largest, pigeonhole, covering, incompatible, search };
+enum class BoundBy : std::uint8_t { average, pigeonhole, covering, incompatible, residue, search };
 std::string_view to_string(BoundBy by);
 
 /// What one unit of load is: a bare number of the caller, visible cells, or tile costs in thousandths.

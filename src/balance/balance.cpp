@@ -30,7 +30,9 @@ Found search(const Workload& workload, const balancing::Instance& in, const Bala
     case PlanKind::hcc_ipo:
       break;
   }
-  balancing::Solution best = balancing::solve(in, options);
+  balancing::SolveOptions solve{.seed = options.seed, .steps = options.steps, .proof_steps = options.proof_steps};
+  if (options.time_budget) solve.deadline = balancing::Budget::Clock::now() + *options.time_budget;
+  const balancing::Solution best = balancing::solve(in, solve);
   return {best.state.rank_of(), best.bound, best.method};
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "balance/residue.hpp"
+
 namespace flashmask::balancing {
 namespace {
 
@@ -122,11 +124,11 @@ Bound lower_bound(const Instance& instance) {
   const auto take = [&](std::int64_t value, BoundBy by) {
     if (value > bound.value) bound = {value, by};
   };
-  take(s.at(0), BoundBy::largest);
   take(pigeonhole(s), BoundBy::pigeonhole);
   take(incompatible(s), BoundBy::incompatible);
   // Any plan is at most the total; above that nothing needs refuting.
   take(covering(s, bound.value, std::max(bound.value, instance.total)), BoundBy::covering);
+  take(residue_bound(instance, bound.value), BoundBy::residue);
   return bound;
 }
 

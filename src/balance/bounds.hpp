@@ -12,7 +12,7 @@ struct Bound {
   BoundBy by = BoundBy::average;
 };
 
-/// The strongest of average, largest, pigeonhole, covering and incompatible. O(chunks log) after the sort.
+/// The strongest of average, pigeonhole, covering, incompatible and residue. O(chunks log) after the sort.
 Bound lower_bound(const Instance& instance);
 
 }  // namespace flashmask::balancing

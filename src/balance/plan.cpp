@@ -16,10 +16,10 @@ constexpr std::int64_t kMostLoad = std::int64_t{1} << 62;
 
 void check_extents(const PlanRecord& r) {
   const std::int64_t chunks = static_cast<std::int64_t>(r.assignment.size());
-  check(r.ranks >= 1 && r.ranks <= (1 << 20), "ranks = {}: a plan has 1 to 1048576 ranks", r.ranks);
+  check(r.ranks >= 1 && r.ranks <= (1 << 16), "ranks = {}: a plan has 1 to 65536 ranks", r.ranks);
   check(r.nodes >= 1 && r.nodes <= r.ranks, "nodes = {}: a plan of {} ranks has 1 to {} nodes", r.nodes, r.ranks,
         r.ranks);
-  check(chunks <= (1 << 24), "assignment: {} chunks, at most 16777216 are supported", chunks);
+  check(chunks <= (1 << 22), "assignment: {} chunks, at most 4194304 are supported", chunks);
   check(r.chunk >= 1, "chunk = {}: must be at least 1 token", r.chunk);
   check(r.columns >= 0 && r.columns <= (std::int64_t{1} << 40), "columns = {}: must be in [0, 2^40]", r.columns);
   check(r.columns / r.chunk + (r.columns % r.chunk != 0) == chunks,

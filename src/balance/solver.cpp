@@ -2,20 +2,115 @@
 
 #include <utility>
 
+#include "balance/exact.hpp"
+#include "balance/pairs.hpp"
 #include "balance/starts.hpp"
+#include "balance/triples.hpp"
 
 namespace flashmask::balancing {
+namespace {
 
-Solution solve(const Instance& in, const BalanceOptions&) {
+constexpr std::int64_t kNearMiss = 2;  // normalised units above the bound that earn a second try
+constexpr std::int64_t kNearMissSteps = 512;
+
+/// One search with its own share of the budget.
+template <typename Key>
+bool attempt(PairSearch<Key>& search, std::int64_t target, std::int64_t steps, Budget& budget) {
+  Budget part(std::min(steps, budget.left()), budget.deadline());
+  const std::int64_t given = part.left();
+  const bool reached = search.descend(target, part);
+  budget.take(given - std::max<std::int64_t>(0, part.left()));
+  search.restart();
+  return reached;
+}
+
+/// P2: straight at the bound, which either works soon or not at all; then a ladder of targets between the bound and
+/// the best peak; then once more at the bound if that ended just above it.
+template <typename Key>
+void run_pairs(const Instance& in, Budget budget, std::uint64_t seed, Solution& best) {
+  PairSearch<Key> search(in, best.state, seed);
+  const std::int64_t before = search.best_peak();
+  const std::int64_t bound = best.bound.value;
+  std::int64_t low = bound;
+  if (!attempt(search, low, budget.left() * 3 / 5, budget)) {
+    ++low;
+    while (low < search.best_peak() && !budget.over()) {
+      const std::int64_t target = low + (search.best_peak() - low) / 2;
+      if (!attempt(search, target, std::max<std::int64_t>(budget.left() / 4, 48), budget)) low = target + 1;
+    }
+  }
+  if (search.best_peak() > bound && search.best_peak() - bound <= kNearMiss) {
+    Budget more(kNearMissSteps, budget.deadline());
+    attempt(search, bound, kNearMissSteps, more);
+  }
+  if (search.best_peak() < before) {
+    best.state = search.best();
+    best.method = PlanMethod::pairs;
+  }
+}
+
+void run_triples(const Instance& in, Budget budget, Solution& best) {
+  State state = best.state;
+  std::int64_t low = best.bound.value, peak = state.peak(in);
+  while (low < peak && !budget.over()) {
+    const std::int64_t target = low + (peak - low) / 4;
+    State trial = best.state;
+    const bool reached = repartition_triples(in, trial, target, budget);
+    if (trial.peak(in) < peak) {
+      peak = trial.peak(in);
+      best.state = std::move(trial);
+      best.method = PlanMethod::triples;
+    }
+    if (!reached) low = target + 1;
+  }
+}
+
+/// Raises the bound target by target while the search refutes them; ends with an optimum or an open question.
+void run_exact(const Instance& in, Budget budget, Solution& best) {
+  while (best.bound.value < best.state.peak(in)) {
+    State found;
+    const Verdict verdict = exact_cover(in, best.bound.value, budget, found);
+    if (verdict == Verdict::unknown) return;
+    if (verdict == Verdict::feasible) {
+      best.state = std::move(found);
+      best.method = PlanMethod::exact;
+      return;
+    }
+    best.bound = {best.bound.value + 1, BoundBy::search};
+  }
+}
+
+}  // namespace
+
+Solution solve(const Instance& in, const SolveOptions& options) {
   Solution best{lpt(in), lower_bound(in), PlanMethod::lpt};
-  if (in.speeds.empty() && best.state.peak(in) > best.bound.value) {
+  const auto solved = [&] { return best.state.peak(in) == best.bound.value; };
+  if (in.speeds.empty() && !solved()) {
     State other = bldm(in);
     if (other.peak(in) < best.state.peak(in)) {
       best.state = std::move(other);
       best.method = PlanMethod::bldm;
     }
   }
+  const Budget budget(options.steps > 0 ? options.steps : default_steps(in), options.deadline);
+  if (options.pairs && !solved()) {
+    if (in.total < (std::int64_t{1} << 46)) {
+      run_pairs<std::uint64_t>(in, budget, options.seed, best);
+    } else {
+      run_pairs<WideKey>(in, budget, options.seed, best);
+    }
+  }
+  if (options.triples && !solved() && triples_apply(in)) {
+    run_triples(in, Budget(std::max<std::int64_t>(budget.left(), options.proof_steps / 4), options.deadline), best);
+  }
+  if (options.proof_steps > 0 && !solved() && exact_applies(in)) {
+    run_exact(in, Budget(options.proof_steps, options.deadline), best);
+  }
   return best;
+}
+
+std::int64_t default_steps(const Instance& in) {
+  return 128 + 6 * in.ranks();
 }
 
 }  // namespace flashmask::balancing

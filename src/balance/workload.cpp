@@ -83,9 +83,9 @@ Workload make_workload(std::span<const WeightedMask> masks, const WorkloadOption
 }
 
 void validate(const Workload& w) {
-  check(w.ranks >= 1 && w.ranks <= (1 << 20), "ranks = {}: must be in [1, 1048576]", w.ranks);
+  check(w.ranks >= 1 && w.ranks <= (1 << 16), "ranks = {}: must be in [1, 65536]", w.ranks);
   check(w.nodes >= 1 && w.nodes <= w.ranks, "nodes = {}: must be in [1, ranks = {}]", w.nodes, w.ranks);
-  check(w.chunks() <= (1 << 24), "{} chunks: at most 16777216; take a larger chunk", w.chunks());
+  check(w.chunks() <= (1 << 22), "{} chunks: at most 4194304; take a larger chunk", w.chunks());
   check(w.chunk >= 1 && w.chunk <= (1 << 30), "chunk = {}: must be in [1, 2^30] tokens", w.chunk);
   check(w.columns >= 0 && (w.columns == 0 || w.columns / w.chunk + (w.columns % w.chunk != 0) == w.chunks()),
         "columns = {} in chunks of {} do not make the {} chunks that have loads", w.columns, w.chunk, w.chunks());

@@ -1,0 +1,227 @@
+// The search against complete enumeration, and its parts against their claims.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+
+#include "balance/exact.hpp"
+#include "balance/families.hpp"
+#include "balance/solver.hpp"
+#include "balance/starts.hpp"
+#include "balance/subsets.hpp"
+#include "balance/triples.hpp"
+#include "brute_force.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kDraws = 1500;
+#else
+constexpr int kDraws = 10'000;
+#endif
+
+namespace flashmask::balancing {
+namespace {
+
+using List = std::vector<std::int64_t>;
+
+/// Small instances; ties, few distinct values, one giant, lattices and tight sums come up often.
+List draw_loads(Random& random, std::size_t chunks) {
+  List loads(chunks);
+  const std::uint32_t style = random.below(7);
+  const std::uint32_t most = style == 0 ? 2 : style == 1 ? 5 : style == 2 ? 20 : 100;
+  for (std::int64_t& w : loads) w = random.below(most + 1);
+  if (style == 4) loads[0] = 100 + random.below(400);
+  if (style == 5) {
+    for (std::size_t i = 0; i + 1 < chunks; ++i) loads[i] = 10 * (loads[i] / 10) + 3;
+  }
+  if (style == 6) {
+    for (std::int64_t& w : loads) w = 1000 + w % 4 + 40 * (w % 3);
+  }
+  return loads;
+}
+
+TEST(Search, ten_thousand_small_instances_against_brute_force) {
+  Random random(20);
+  int proven = 0;
+  for (int draw = 0; draw < kDraws; ++draw) {
+    const std::int64_t ranks = 2 + random.below(4);
+    std::int64_t chunks = ranks * (1 + random.below(4));
+    if (random.below(3) == 0) chunks -= random.below(static_cast<std::uint64_t>(ranks));
+    const List loads = draw_loads(random, static_cast<std::size_t>(std::min<std::int64_t>(chunks, 15)));
+    const auto counts = chunk_counts(static_cast<std::int64_t>(loads.size()), ranks);
+    const std::int64_t optimum = test::BruteForce(loads, counts).optimum();
+
+    Workload w;
+    w.loads = loads;
+    w.ranks = ranks;
+    const Plan plan = balance(w, {.seed = static_cast<std::uint64_t>(draw)});
+    ASSERT_GE(plan.peak(), optimum) << "draw " << draw;
+    ASSERT_LE(plan.lower_bound(), optimum) << "draw " << draw << " bound by " << to_string(plan.record().bound_by);
+    if (plan.proven_optimal()) {
+      ASSERT_EQ(plan.peak(), optimum) << "draw " << draw;
+    }
+    proven += plan.proven_optimal();
+    const Plan quick = balance(w, {.steps = 1, .proof_steps = 0});
+    ASSERT_GE(quick.peak(), optimum);
+    ASSERT_LE(quick.lower_bound(), optimum) << "draw " << draw;
+  }
+  EXPECT_EQ(proven, kDraws);
+}
+
+TEST(Search, with_speeds_the_bound_holds_and_the_certificate_is_honest) {
+  Random random(21);
+  for (int draw = 0; draw < kDraws / 10; ++draw) {
+    const std::int64_t ranks = 2 + random.below(2);
+    Workload w;
+    w.loads = draw_loads(random, static_cast<std::size_t>(ranks * (1 + random.below(3))));
+    w.ranks = ranks;
+    for (std::int64_t r = 0; r < ranks; ++r) w.speeds.push_back(1 + random.below(4));
+    const std::int64_t fastest = *std::max_element(w.speeds.begin(), w.speeds.end());
+    const std::int64_t kappa = w.chunks() / ranks;
+    // Enumerate every assignment.
+    std::int64_t optimum = std::int64_t{1} << 60;
+    std::vector<int> digits(w.loads.size(), 0);
+    while (true) {
+      List sums(static_cast<std::size_t>(ranks), 0), counts(static_cast<std::size_t>(ranks), 0);
+      for (std::size_t c = 0; c < digits.size(); ++c) {
+        sums[static_cast<std::size_t>(digits[c])] += w.loads[c];
+        ++counts[static_cast<std::size_t>(digits[c])];
+      }
+      if (std::all_of(counts.begin(), counts.end(), [&](std::int64_t k) { return k == kappa; })) {
+        std::int64_t peak = 0;
+        for (std::size_t r = 0; r < sums.size(); ++r) {
+          peak = std::max(peak, (sums[r] * fastest + w.speeds[r] - 1) / w.speeds[r]);
+        }
+        optimum = std::min(optimum, peak);
+      }
+      std::size_t c = 0;
+      while (c < digits.size() && ++digits[c] == ranks) digits[c++] = 0;
+      if (c == digits.size()) break;
+    }
+    const Plan plan = balance(w);
+    ASSERT_GE(plan.peak(), optimum) << "draw " << draw;
+    ASSERT_LE(plan.lower_bound(), optimum) << "draw " << draw;
+  }
+}
+
+TEST(Search, exact_cover_agrees_with_brute_force_target_by_target) {
+  Random random(22);
+  for (int draw = 0; draw < kDraws / 20; ++draw) {
+    const std::int64_t ranks = 2 + random.below(3);
+    const std::int64_t chunks = ranks * (2 + random.below(2)) + random.below(static_cast<std::uint64_t>(ranks));
+    const List loads = draw_loads(random, static_cast<std::size_t>(chunks));
+    const auto counts = chunk_counts(chunks, ranks);
+    const std::int64_t optimum = test::BruteForce(loads, counts).optimum();
+    const Instance in = make_instance(loads, counts, {});
+    const std::int64_t best = in.normalised(optimum);
+    for (std::int64_t target = best - 3; target <= best + 2; ++target) {
+      Budget budget(1'000'000, {});
+      State found;
+      const Verdict verdict = exact_cover(in, target, budget, found);
+      ASSERT_EQ(verdict, target >= best ? Verdict::feasible : Verdict::infeasible) << "draw " << draw;
+      if (verdict == Verdict::feasible) {
+        ASSERT_LE(found.peak(in), target);
+        ASSERT_EQ(State(in, found.rank_of()).loads, found.loads);
+      }
+    }
+  }
+}
+
+TEST(Search, a_search_cut_short_proves_nothing) {
+  const Instance in = make_instance(uniform_loads(64, 10'000, 7), chunk_counts(64, 16), {});
+  Budget budget(50, {});
+  State found;
+  EXPECT_EQ(exact_cover(in, lower_bound(in).value, budget, found), Verdict::unknown);
+}
+
+TEST(Search, triples_solve_b1_where_pairs_stall) {
+  const Instance in = make_instance({10, 9, 9, 7, 7, 6, 5, 3, 1}, chunk_counts(9, 3), {});
+  State state = lpt(in);
+  Budget budget(10'000, {});
+  ASSERT_TRUE(triples_apply(in));
+  EXPECT_TRUE(repartition_triples(in, state, in.normalised(19), budget));
+  EXPECT_EQ(in.original(state.peak(in)), 19);
+  EXPECT_EQ(State(in, state.rank_of()).loads, state.loads);
+}
+
+TEST(Search, best_exchange_is_the_nearest_of_all_exchanges) {
+  Random random(23);
+  for (int draw = 0; draw < 200; ++draw) {
+    const std::int32_t count = 1 + static_cast<std::int32_t>(random.below(6));
+    const Instance in = make_instance(draw_loads(random, static_cast<std::size_t>(2 * count)), {count, count}, {});
+    State state(in, [&] {
+      std::vector<std::int32_t> rank_of(static_cast<std::size_t>(2 * count));
+      for (std::size_t c = 0; c < rank_of.size(); ++c) rank_of[c] = static_cast<std::int32_t>(c % 2);
+      return rank_of;
+    }());
+    const std::int64_t low = static_cast<std::int64_t>(random.below(60)) - 30;
+    const std::int64_t high = low + random.below(4);
+    std::int64_t nearest = std::int64_t{1} << 60;
+    for (std::uint32_t a = 1; a < (1U << count); ++a) {
+      for (std::uint32_t b = 1; b < (1U << count); ++b) {
+        if (std::popcount(a) != std::popcount(b)) continue;
+        std::int64_t delta = 0;
+        for (int i = 0; i < count; ++i) {
+          if (a >> i & 1U) delta += in.loads[static_cast<std::size_t>(state.rank(0)[static_cast<std::size_t>(i)])];
+          if (b >> i & 1U) delta -= in.loads[static_cast<std::size_t>(state.rank(1)[static_cast<std::size_t>(i)])];
+        }
+        nearest = std::min(nearest, std::max<std::int64_t>({0, low - delta, delta - high}));
+      }
+    }
+    Exchange exchange;
+    SubsetCache<std::uint64_t> narrow(in, state, false, random);
+    ASSERT_EQ(narrow.best_exchange(0, 1, low, high, 1, exchange), nearest) << "draw " << draw;
+    SubsetCache<WideKey> wide(in, state, false, random);
+    ASSERT_EQ(wide.best_exchange(0, 1, low, high, 5, exchange), nearest) << "draw " << draw;
+    const std::int64_t before = state.loads[0];
+    wide.apply(0, 1, exchange);
+    ASSERT_EQ(state.loads[0], before - exchange.delta);
+    ASSERT_EQ(State(in, state.rank_of()).loads, state.loads);
+  }
+}
+
+TEST(Search, same_steps_and_seed_give_the_same_plan) {
+  for (const std::uint64_t seed : {0U, 1U}) {
+    Workload w = family_workload(Family::prefix_lm_16k, 128 << 10, 16, 2, 3);
+    const Plan a = balance(w, {.seed = seed});
+    const Plan b = balance(w, {.seed = seed});
+    EXPECT_EQ(a.digest(), b.digest()) << first_difference(a, b);
+  }
+}
+
+TEST(Search, uniform_loads_are_proven_optimal) {
+  for (const std::int64_t ranks : {8, 16, 64, 128}) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      Workload w;
+      w.loads = uniform_loads(8 * ranks, 10'000, 500 + seed);
+      w.ranks = ranks;
+      EXPECT_TRUE(balance(w).proven_optimal()) << "ranks " << ranks << " seed " << seed;
+    }
+  }
+}
+
+TEST(Search, loads_near_the_limit_do_not_overflow) {
+  Random random(24);
+  Workload w;
+  w.ranks = 16;
+  for (int i = 0; i < 128; ++i)
+    w.loads.push_back((std::int64_t{1} << 54) + static_cast<std::int64_t>(random.next() >> 11));
+  const Plan plan = balance(w);
+  EXPECT_GE(plan.peak(), plan.lower_bound());
+  EXPECT_LE(plan.gap(), 1e-5);
+  w.loads.assign(16, std::int64_t{1} << 58);
+  EXPECT_TRUE(balance(w).proven_optimal());
+}
+
+TEST(Search, a_time_budget_ends_the_search_at_the_largest_size) {
+  Workload w;
+  w.loads = uniform_loads(65'536, 1'000'000, 9);
+  w.ranks = 1024;
+  const auto start = std::chrono::steady_clock::now();
+  const Plan plan = balance(w, {.steps = std::int64_t{1} << 40, .time_budget = std::chrono::milliseconds(200)});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_LT(seconds, 5.0);  // generous: sanitizers and a busy machine; the budget itself is a fifth of a second
+  EXPECT_LE(plan.gap(), 0.001);
+}
+
+}  // namespace
+}  // namespace flashmask::balancing
