@@ -1,0 +1,216 @@
+// What a call refuses and how it says so, empty extents, strides, and merging.
+#include "flashmask/attention.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "flashmask/builders.hpp"
+#include "flashmask/error.hpp"
+#include "support/attention_call.hpp"
+
+namespace flashmask {
+namespace {
+
+using std::int64_t;
+using testing::Call;
+
+Call small_call(DType dtype = DType::f32) {
+  const AttentionShape shape{.rows = 6, .columns = 5, .query_heads = 4, .kv_heads = 2, .head_dim = 8};
+  return {shape, masks::causal({1, 1, 6, 5}), dtype};
+}
+
+void expect_refused(const std::function<void()>& f, ErrorCode code, const std::string& says) {
+  try {
+    f();
+    ADD_FAILURE() << "not refused; expected an error that says: " << says;
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), code) << e.what();
+    EXPECT_NE(std::string(e.what()).find(says), std::string::npos) << "got: " << e.what() << "\nwanted: " << says;
+  }
+}
+
+/// The forward refuses `change`, naming what is wrong, before any output is touched.
+template <typename F>
+void forward_refuses(const F& change, const std::string& says, ErrorCode code = ErrorCode::invalid_argument) {
+  Call call = small_call();
+  ForwardArguments arguments = call.forward_arguments();
+  change(arguments);
+  const auto before = call.result_bytes();
+  expect_refused([&] { forward(arguments); }, code, says);
+  EXPECT_EQ(call.result_bytes(), before);
+}
+template <typename F>
+void backward_refuses(const F& change, const std::string& says) {
+  Call call = small_call();
+  BackwardArguments arguments = call.backward_arguments();
+  change(arguments);
+  expect_refused([&] { backward(arguments); }, ErrorCode::invalid_argument, says);
+}
+
+TEST(Validate, shapes) {
+  forward_refuses([](auto& a) { a.shape.batch = -1; }, "shape.batch is -1");
+  forward_refuses([](auto& a) { a.shape.rows = -1; }, "shape.rows is -1");
+  forward_refuses([](auto& a) { a.shape.columns = int64_t{1} << 31; }, "shape.columns is 2147483648");
+  forward_refuses([](auto& a) { a.shape.query_heads = 0; }, "shape.query_heads is 0");
+  forward_refuses([](auto& a) { a.shape.kv_heads = 3; }, "shape.kv_heads is 3");
+  forward_refuses([](auto& a) { a.shape.kv_heads = 0; }, "shape.kv_heads is 0");
+  forward_refuses([](auto& a) { a.shape.head_dim = 0; }, "shape.head_dim is 0");
+  forward_refuses([](auto& a) { a.shape.head_dim = 257; }, "supports 1 to 256", ErrorCode::unsupported);
+}
+
+TEST(Validate, masks_and_maps) {
+  forward_refuses([](auto& a) { a.mask.mask = nullptr; }, "mask.mask is null");
+  const ColumnMask wrong_rows({1, 1, 7, 5});
+  const ColumnMask wrong_columns({1, 1, 6, 4});
+  const ColumnMask wrong_batch({2, 1, 6, 5});
+  const ColumnMask wrong_heads({1, 3, 6, 5});
+  forward_refuses([&](auto& a) { a.mask.mask = &wrong_rows; }, "7 rows");
+  forward_refuses([&](auto& a) { a.mask.mask = &wrong_columns; }, "4 columns");
+  forward_refuses([&](auto& a) { a.mask.mask = &wrong_batch; }, "batch 2");
+  forward_refuses([&](auto& a) { a.mask.mask = &wrong_heads; }, "3 heads");
+  const TileMap other_map = TileMap::build(ColumnMask({1, 1, 64, 5}), {64, 64});
+  forward_refuses([&](auto& a) { a.mask.map = &other_map; }, "mask.map was built for");
+}
+
+TEST(Validate, pointers_dtypes_scale_and_threads) {
+  forward_refuses([](auto& a) { a.q.data = nullptr; }, "q.data is null");
+  forward_refuses([](auto& a) { a.out.data = nullptr; }, "out.data is null");
+  forward_refuses([](auto& a) { a.lse = nullptr; }, "lse is null");
+  forward_refuses([](auto& a) { a.k.dtype = DType::bf16; }, "k is bf16 but q is f32");
+  forward_refuses([](auto& a) { a.scale = 0.0F; }, "scale is 0");
+  forward_refuses([](auto& a) { a.scale = std::nanf(""); }, "scale is nan");
+  forward_refuses([](auto& a) { a.scale = std::numeric_limits<float>::infinity(); }, "scale is inf");
+  forward_refuses([](auto& a) { a.threads = -1; }, "threads is -1");
+  backward_refuses([](auto& a) { a.dout.data = nullptr; }, "dout.data is null");
+  backward_refuses([](auto& a) { a.out.dtype = DType::f16; }, "out is f16");
+  backward_refuses([](auto& a) { a.dv.data = nullptr; }, "dv.data is null");
+  backward_refuses([](auto& a) { a.lse = nullptr; }, "lse is null");
+}
+
+TEST(Validate, outputs_that_overlap_or_run_backwards) {
+  forward_refuses([](auto& a) { a.out.strides[1] = -a.out.strides[1]; }, "out.strides");
+  forward_refuses([](auto& a) { a.out.strides[2] = 0; }, "out.strides");
+  forward_refuses([](auto& a) { a.out.strides[2] = 7; }, "no two elements overlap");
+  backward_refuses([](auto& a) { a.dk.strides[1] = 8; }, "dk.strides");
+  backward_refuses([](auto& a) { a.dq.strides[3] = 0; }, "dq.strides");
+  forward_refuses([](auto& a) { a.q.strides[1] = std::numeric_limits<int64_t>::max() / 2; }, "address space");
+}
+
+TEST(Validate, inputs_may_be_broadcast) {
+  Call call = small_call();
+  ForwardArguments arguments = call.forward_arguments();
+  arguments.k.strides[2] = 0;  // both KV heads share their keys
+  EXPECT_NO_THROW(forward(arguments));
+}
+
+TEST(Attention, no_columns_gives_dead_rows_and_no_rows_gives_zero_gradients) {
+  Call no_columns({.rows = 70, .columns = 0, .query_heads = 2, .kv_heads = 1, .head_dim = 4}, ColumnMask({1, 1, 70, 0}),
+                  DType::bf16);
+  no_columns.run();
+  for (const float lse : no_columns.lse) EXPECT_EQ(lse, -std::numeric_limits<float>::infinity());
+  for (const double x : no_columns.out.values()) EXPECT_EQ(x, 0.0);
+  for (const double x : no_columns.dq.values()) EXPECT_EQ(x, 0.0);
+  Call no_rows({.rows = 0, .columns = 70, .query_heads = 2, .kv_heads = 1, .head_dim = 4}, ColumnMask({1, 1, 0, 70}),
+               DType::bf16);
+  no_rows.run();
+  for (const double x : no_rows.dk.values()) EXPECT_EQ(x, 0.0);
+  for (const double x : no_rows.dv.values()) EXPECT_EQ(x, 0.0);
+}
+
+TEST(Attention, a_nan_query_poisons_its_own_row_alone) {
+  Call call = small_call();
+  call.q.set(0, 3, 1, 2, std::nanf(""));
+  forward(call.forward_arguments());
+  for (int64_t i = 0; i < 6; ++i) {
+    for (int64_t h = 0; h < 4; ++h) {
+      EXPECT_EQ(std::isnan(call.out.get(0, i, h, 0)), i == 3 && h == 1) << i << ',' << h;
+      EXPECT_EQ(std::isnan(call.lse_at(0, h, i)), i == 3 && h == 1) << i << ',' << h;
+    }
+  }
+}
+
+TEST(Attention, large_scores_do_not_overflow) {
+  Call call = small_call();
+  call.scale = 1e4F;
+  call.run();
+  testing::expect_matches_oracle(call);
+}
+
+TEST(MergeOutputs, two_disjoint_column_sets_give_the_whole) {
+  const AttentionShape shape{.batch = 2, .rows = 70, .columns = 90, .query_heads = 4, .kv_heads = 2, .head_dim = 16};
+  const ColumnMask whole = masks::causal({2, 1, 70, 90});
+  const auto part = [&](bool first) {
+    ColumnMask mask = whole;
+    for (int64_t b = 0; b < 2; ++b) {
+      for (int64_t j = 0; j < 90; ++j) {
+        if ((j < 37) != first) mask.set(b, 0, j, {0, 70, 0, 0});
+      }
+    }
+    return mask;
+  };
+  Call all(shape, whole, DType::f32);
+  Call a(shape, part(true), DType::f32);
+  Call b(shape, part(false), DType::f32);
+  for (Call* call : {&all, &a, &b}) forward(call->forward_arguments());
+  merge_outputs(shape, a.out.view(), a.lse.data(), b.out.view(), b.lse.data(), a.out.view(), a.lse.data());
+  const auto deviation_out = deviation(a.out.values(), all.out.values());
+  EXPECT_LE(deviation_out.error, 1e-6) << "index " << deviation_out.index;
+  for (std::size_t i = 0; i < all.lse.size(); ++i) EXPECT_NEAR(a.lse[i], all.lse[i], 1e-6);
+}
+
+TEST(MergeOutputs, dead_parts_weigh_nothing_and_bad_calls_are_refused) {
+  const AttentionShape shape{.rows = 1, .columns = 1, .query_heads = 1, .kv_heads = 1, .head_dim = 2};
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> live{3, 4};
+  const std::vector<float> dead{std::nanf(""), std::nanf("")};
+  std::vector<float> out(2, std::nanf(""));
+  float lse = std::nanf("");
+  const float live_lse = 0.5F;
+  const float dead_lse = -inf;
+  const auto view = [](const std::vector<float>& t) { return TensorView{t.data(), DType::f32, {2, 2, 2, 1}}; };
+  const MutableTensorView to{out.data(), DType::f32, {2, 2, 2, 1}};
+  merge_outputs(shape, view(live), &live_lse, view(dead), &dead_lse, to, &lse);
+  EXPECT_EQ(out, live);
+  EXPECT_EQ(lse, live_lse);
+  merge_outputs(shape, view(dead), &dead_lse, view(dead), &dead_lse, to, &lse);
+  EXPECT_EQ(out, (std::vector<float>{0, 0}));
+  EXPECT_EQ(lse, -inf);
+  expect_refused(
+      [&] {
+        merge_outputs(shape, {live.data(), DType::bf16, {}}, &live_lse, view(dead), &dead_lse, to, &lse);
+      },
+      ErrorCode::invalid_argument, "merge_outputs takes f32");
+  expect_refused([&] { merge_outputs(shape, view(live), nullptr, view(dead), &dead_lse, to, &lse); },
+                 ErrorCode::invalid_argument, "null pointer");
+}
+
+TEST(Tolerance, units_in_the_last_place) {
+  EXPECT_EQ(ulp(1.0, DType::f32), 0x1p-23);
+  EXPECT_EQ(ulp(1.5, DType::f16), 0x1p-10);
+  EXPECT_EQ(ulp(-2.0, DType::bf16), 0x1p-6);
+  EXPECT_EQ(ulp(0.0, DType::f16), 0x1p-24);
+  EXPECT_EQ(ulp(0x1p-20, DType::f16), 0x1p-24);
+}
+
+TEST(Tolerance, an_infinity_in_the_wrong_place_is_infinitely_wrong) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::vector<double> expected{1.0, -inf, 2.0};
+  EXPECT_EQ(deviation(expected, expected).error, 0.0);
+  const std::vector<double> wrong{1.0, 5.0, 2.0};
+  EXPECT_EQ(deviation(wrong, expected).error, inf);
+  EXPECT_EQ(deviation(wrong, expected).index, 1);
+  const std::vector<double> poisoned{std::nan(""), -inf, 2.0};
+  EXPECT_EQ(deviation(poisoned, expected).error, inf);
+  EXPECT_EQ(deviation(poisoned, expected).index, 0);
+}
+
+TEST(Layouts, strides) {
+  EXPECT_EQ(bshd_strides(5, 3, 2), (std::array<int64_t, 4>{30, 6, 2, 1}));
+  EXPECT_EQ(bhsd_strides(5, 3, 2), (std::array<int64_t, 4>{30, 2, 10, 1}));
+}
+
+}  // namespace
+}  // namespace flashmask
