@@ -1,0 +1,197 @@
+#include "flashmask/mask.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "capi/boundary.hpp"
+#include "capi/handles.hpp"
+#include "flashmask/builders.hpp"
+#include "flashmask/tile.hpp"
+
+namespace flashmask::capi {
+namespace {
+
+MaskShape shape_of(const flashmask_mask_shape& s) {
+  const MaskShape shape{s.batch, s.heads, s.rows, s.columns};
+  static_cast<void>(ColumnMask(MaskShape{shape.batch, shape.heads, shape.rows, 0}));  // refuses extents out of range
+  return shape;
+}
+
+std::vector<std::int32_t> copy_of(const std::int32_t* values, std::int64_t count, const char* name) {
+  if (count == 0) return {};
+  const std::int32_t* begin = &required(values, name);
+  return {begin, begin + count};
+}
+
+void hand_out(ColumnMask value, flashmask_mask** mask) {
+  value.canonicalise();
+  *mask = new flashmask_mask{std::move(value)};
+}
+
+masks::BuilderOptions options_of(const flashmask_mask_options& o) {
+  masks::BuilderOptions options;
+  options.rows = o.rows;
+  if (o.columns != 0) options.columns = o.columns;
+  if (o.batch != 0) options.batch = o.batch;
+  if (o.heads != 0) options.mask_heads = o.heads;
+  if (o.window != 0) options.window = o.window;
+  if (o.prefix != 0) options.prefix = o.prefix;
+  if (o.global_tokens != 0) {
+    core::check(o.global_tokens >= -1, "options.global_tokens is {}: expected a count, 0 (the default) or -1 (none)",
+                o.global_tokens);
+    options.global = std::max<std::int64_t>(o.global_tokens, 0);
+  }
+  options.seed = o.seed;
+  if (o.document_count > 0) {
+    std::vector<masks::Document> documents;
+    for (const auto& d : std::span(&required(o.documents, "options.documents"), o.document_count)) {
+      masks::Document document{d.length};
+      if (d.prefix != 0) document.prefix = d.prefix;
+      documents.push_back(document);
+    }
+    options.documents = std::move(documents);
+  }
+  return options;
+}
+
+TileRule rule_of(flashmask_tile_rule rule) {
+  switch (rule) {
+    case FLASHMASK_RULE_MINMAX: return TileRule::minmax;
+    case FLASHMASK_RULE_EXACT: return TileRule::exact;
+  }
+  core::fail(ErrorCode::invalid_argument, "rule is {}: expected FLASHMASK_RULE_MINMAX (0) or FLASHMASK_RULE_EXACT (1)",
+             static_cast<int>(rule));
+}
+
+void check_head(const ColumnMask& mask, std::int64_t batch, std::int64_t head) {
+  const auto& s = mask.shape();
+  core::check(batch >= 0 && batch < s.batch, "batch is {}: expected 0 <= batch < {}", batch, s.batch);
+  core::check(head >= 0 && head < s.heads, "head is {}: expected 0 <= head < {}", head, s.heads);
+}
+
+}  // namespace
+}  // namespace flashmask::capi
+
+using flashmask::ColumnMask;
+using flashmask::capi::guarded;
+using flashmask::capi::required;
+
+extern "C" {
+
+flashmask_status flashmask_mask_create(flashmask_mask_shape shape, const int32_t* lts, const int32_t* lte,
+                                       const int32_t* uts, const int32_t* ute, flashmask_mask** mask) {
+  return guarded([&] {
+    required(mask, "mask");
+    const auto s = flashmask::capi::shape_of(shape);
+    const auto n = s.vector_size();
+    using flashmask::capi::copy_of;
+    flashmask::capi::hand_out(
+        ColumnMask(s, copy_of(lts, n, "lts"), copy_of(lte, n, "lte"), copy_of(uts, n, "uts"), copy_of(ute, n, "ute")),
+        mask);
+  });
+}
+
+flashmask_status flashmask_mask_from_startend_row_indices(flashmask_mask_shape shape, const int32_t* indices,
+                                                          int32_t bounds, int32_t causal, flashmask_mask** mask) {
+  return guarded([&] {
+    required(mask, "mask");
+    const auto s = flashmask::capi::shape_of(shape);
+    flashmask::core::check(bounds == 1 || bounds == 2 || bounds == 4,
+                           "bounds is {}: accepted are (causal, 1), (causal, 2), (not causal, 2), (not causal, 4)",
+                           bounds);
+    const auto n = static_cast<std::size_t>(s.vector_size() * bounds);
+    const auto values = n == 0 ? std::span<const int32_t>() : std::span(&required(indices, "indices"), n);
+    flashmask::capi::hand_out(flashmask::masks::from_startend_row_indices(s, causal != 0, bounds, values), mask);
+  });
+}
+
+flashmask_status flashmask_mask_build(const char* name, const flashmask_mask_options* options, flashmask_mask** mask) {
+  return guarded([&] {
+    required(mask, "mask");
+    const auto o = flashmask::capi::sized_copy(options, "options");
+    flashmask::capi::hand_out(flashmask::masks::build(&required(name, "name"), flashmask::capi::options_of(o)), mask);
+  });
+}
+
+const char* flashmask_builder_name(size_t i) {
+  const auto names = flashmask::masks::builder_names();
+  return i < names.size() ? names[i].name.data() : nullptr;  // string literals: zero-terminated
+}
+
+void flashmask_mask_destroy(flashmask_mask* mask) { delete mask; }
+
+flashmask_status flashmask_mask_get_shape(const flashmask_mask* mask, flashmask_mask_shape* shape) {
+  return guarded([&] {
+    const auto& s = required(mask, "mask").value.shape();
+    required(shape, "shape") = {s.batch, s.heads, s.rows, s.columns};
+  });
+}
+
+flashmask_status flashmask_mask_visible_cells(const flashmask_mask* mask, int64_t* cells) {
+  return guarded([&] { required(cells, "cells") = required(mask, "mask").value.visible_cells(); });
+}
+
+flashmask_status flashmask_mask_digest(const flashmask_mask* mask, uint64_t* digest) {
+  return guarded([&] { required(digest, "digest") = required(mask, "mask").value.digest(); });
+}
+
+flashmask_status flashmask_mask_row_counts(const flashmask_mask* mask, int64_t batch, int64_t head, int64_t* counts) {
+  return guarded([&] {
+    const auto& value = required(mask, "mask").value;
+    flashmask::capi::check_head(value, batch, head);
+    const auto rows = value.row_counts(batch, head);
+    if (!rows.empty()) std::ranges::copy(rows, &required(counts, "counts"));
+  });
+}
+
+flashmask_status flashmask_mask_export_vectors(const flashmask_mask* mask, int32_t* lts, int32_t* lte, int32_t* uts,
+                                               int32_t* ute) {
+  return guarded([&] {
+    const auto& value = required(mask, "mask").value;
+    const auto copy = [](std::span<const int32_t> from, int32_t* to) {
+      if (to != nullptr) std::ranges::copy(from, to);
+    };
+    copy(value.lts(), lts);
+    copy(value.lte(), lte);
+    copy(value.uts(), uts);
+    copy(value.ute(), ute);
+  });
+}
+
+flashmask_status flashmask_mask_export_dense(const flashmask_mask* mask, int64_t batch, int64_t head,
+                                             uint8_t* visible) {
+  return guarded([&] {
+    const auto& value = required(mask, "mask").value;
+    flashmask::capi::check_head(value, batch, head);
+    const auto dense = value.dense(batch, head);
+    if (!dense.empty()) std::ranges::copy(dense, &required(visible, "visible"));
+  });
+}
+
+flashmask_status flashmask_mask_tile_statistics(const flashmask_mask* mask, int32_t block_m, int32_t block_n,
+                                                flashmask_tile_rule rule, flashmask_tile_statistics* statistics) {
+  return guarded([&] {
+    const auto& value = required(mask, "mask").value;
+    auto& out = required(statistics, "statistics");
+    const auto counts =
+        flashmask::TileMap::build(value, {block_m, block_n}, flashmask::capi::rule_of(rule)).counts();
+    const auto total = counts.total();
+    out = {counts.masked, counts.partial, counts.unmasked, flashmask::element_density(value),
+           total == 0 ? 1.0 : static_cast<double>(counts.partial + counts.unmasked) / static_cast<double>(total)};
+  });
+}
+
+flashmask_status flashmask_tile_map_create(const flashmask_mask* mask, int32_t block_m, int32_t block_n,
+                                           flashmask_tile_rule rule, flashmask_tile_map** map) {
+  return guarded([&] {
+    required(map, "map");
+    *map = new flashmask_tile_map{flashmask::TileMap::build(required(mask, "mask").value, {block_m, block_n},
+                                                            flashmask::capi::rule_of(rule))};
+  });
+}
+
+void flashmask_tile_map_destroy(flashmask_tile_map* map) { delete map; }
+
+}  // extern "C"

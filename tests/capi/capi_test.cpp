@@ -1,0 +1,142 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "flashmask/flashmask.h"
+
+namespace {
+
+struct MaskHandle {
+  flashmask_mask* get = nullptr;
+  ~MaskHandle() { flashmask_mask_destroy(get); }
+};
+
+flashmask_mask_options options_for(std::int64_t rows) {
+  flashmask_mask_options options{};
+  options.struct_size = sizeof options;
+  options.rows = rows;
+  return options;
+}
+
+void expect_refusal(flashmask_status status, flashmask_status expected, const std::string& word) {
+  EXPECT_EQ(status, expected) << flashmask_last_error();
+  EXPECT_NE(std::string(flashmask_last_error()).find(word), std::string::npos)
+      << "the text '" << flashmask_last_error() << "' does not name " << word;
+}
+
+TEST(CApi, a_builder_mask_exports_vectors_dense_and_counts_that_agree) {
+  MaskHandle mask;
+  auto options = options_for(64);
+  ASSERT_EQ(flashmask_mask_build("causal_document", &options, &mask.get), FLASHMASK_OK) << flashmask_last_error();
+  flashmask_mask_shape shape{};
+  ASSERT_EQ(flashmask_mask_get_shape(mask.get, &shape), FLASHMASK_OK);
+  EXPECT_EQ(shape.rows, 64);
+  std::int64_t cells = 0;
+  ASSERT_EQ(flashmask_mask_visible_cells(mask.get, &cells), FLASHMASK_OK);
+  std::vector<std::uint8_t> dense(64 * 64, 7);
+  ASSERT_EQ(flashmask_mask_export_dense(mask.get, 0, 0, dense.data()), FLASHMASK_OK);
+  std::vector<std::int64_t> counts(64);
+  ASSERT_EQ(flashmask_mask_row_counts(mask.get, 0, 0, counts.data()), FLASHMASK_OK);
+  std::int64_t sum = 0;
+  for (int row = 0; row < 64; ++row) {
+    std::int64_t in_row = 0;
+    for (int column = 0; column < 64; ++column) in_row += dense[static_cast<std::size_t>(row * 64 + column)];
+    EXPECT_EQ(in_row, counts[static_cast<std::size_t>(row)]) << "row " << row;
+    sum += in_row;
+  }
+  EXPECT_EQ(sum, cells);
+  EXPECT_EQ(cells, 8 * 36);  // eight documents of 8 tokens
+
+  std::vector<std::int32_t> lts(64), lte(64), uts(64), ute(64);
+  ASSERT_EQ(flashmask_mask_export_vectors(mask.get, lts.data(), lte.data(), uts.data(), ute.data()), FLASHMASK_OK);
+  MaskHandle again;
+  ASSERT_EQ(flashmask_mask_create(shape, lts.data(), lte.data(), uts.data(), ute.data(), &again.get), FLASHMASK_OK);
+  std::uint64_t a = 0;
+  std::uint64_t b = 1;
+  ASSERT_EQ(flashmask_mask_digest(mask.get, &a), FLASHMASK_OK);
+  ASSERT_EQ(flashmask_mask_digest(again.get, &b), FLASHMASK_OK);
+  EXPECT_EQ(a, b);
+}
+
+TEST(CApi, every_listed_builder_builds) {
+  std::size_t count = 0;
+  for (; flashmask_builder_name(count) != nullptr; ++count) {
+    MaskHandle mask;
+    auto options = options_for(256);
+    EXPECT_EQ(flashmask_mask_build(flashmask_builder_name(count), &options, &mask.get), FLASHMASK_OK)
+        << flashmask_builder_name(count) << ": " << flashmask_last_error();
+  }
+  EXPECT_GE(count, 12U);
+}
+
+TEST(CApi, tile_statistics_count_every_tile) {
+  MaskHandle mask;
+  auto options = options_for(300);
+  ASSERT_EQ(flashmask_mask_build("causal", &options, &mask.get), FLASHMASK_OK);
+  flashmask_tile_statistics s{};
+  ASSERT_EQ(flashmask_mask_tile_statistics(mask.get, 128, 128, FLASHMASK_RULE_MINMAX, &s), FLASHMASK_OK);
+  EXPECT_EQ(s.masked, 3);
+  EXPECT_EQ(s.partial, 3);
+  EXPECT_EQ(s.unmasked, 3);
+  EXPECT_DOUBLE_EQ(s.tile_density, 6.0 / 9.0);
+  EXPECT_DOUBLE_EQ(s.element_density, 301.0 / 600.0);
+}
+
+TEST(CApi, bad_input_is_refused_by_name_and_writes_no_handle) {
+  flashmask_mask* mask = nullptr;
+  auto options = options_for(64);
+  expect_refusal(flashmask_mask_build("causel", &options, &mask), FLASHMASK_INVALID_ARGUMENT, "causel");
+  expect_refusal(flashmask_mask_build(nullptr, &options, &mask), FLASHMASK_INVALID_ARGUMENT, "name");
+  expect_refusal(flashmask_mask_build("causal", nullptr, &mask), FLASHMASK_INVALID_ARGUMENT, "options");
+  expect_refusal(flashmask_mask_build("causal", &options, nullptr), FLASHMASK_INVALID_ARGUMENT, "mask");
+  options.struct_size = 3;
+  expect_refusal(flashmask_mask_build("causal", &options, &mask), FLASHMASK_INVALID_ARGUMENT, "struct_size");
+  options = options_for(-5);
+  expect_refusal(flashmask_mask_build("causal", &options, &mask), FLASHMASK_INVALID_ARGUMENT, "rows");
+  options = options_for(64);
+  options.document_count = 2;
+  expect_refusal(flashmask_mask_build("document", &options, &mask), FLASHMASK_INVALID_ARGUMENT, "documents");
+  expect_refusal(flashmask_mask_create({1, 1, 4, 4}, nullptr, nullptr, nullptr, nullptr, &mask),
+                 FLASHMASK_INVALID_ARGUMENT, "lts");
+  expect_refusal(flashmask_mask_create({1, -1, 4, 4}, nullptr, nullptr, nullptr, nullptr, &mask),
+                 FLASHMASK_INVALID_ARGUMENT, "heads");
+  expect_refusal(flashmask_mask_visible_cells(nullptr, nullptr), FLASHMASK_INVALID_ARGUMENT, "NULL");
+  expect_refusal(flashmask_forward(nullptr), FLASHMASK_INVALID_ARGUMENT, "arguments");
+  flashmask_backward_arguments backward{};
+  backward.struct_size = sizeof backward;
+  expect_refusal(flashmask_backward(&backward), FLASHMASK_INVALID_ARGUMENT, "mask");
+  EXPECT_EQ(mask, nullptr);
+}
+
+TEST(CApi, a_smaller_struct_of_an_older_caller_is_read_up_to_its_size) {
+  flashmask_mask_options options = options_for(64);
+  options.struct_size = offsetof(flashmask_mask_options, documents);
+  options.documents = reinterpret_cast<const flashmask_document*>(16);  // beyond the stated size: must not be read
+  options.document_count = 99;
+  MaskHandle mask;
+  EXPECT_EQ(flashmask_mask_build("causal", &options, &mask.get), FLASHMASK_OK) << flashmask_last_error();
+}
+
+TEST(CApi, the_last_error_belongs_to_its_thread) {
+  flashmask_mask* mask = nullptr;
+  auto options = options_for(64);
+  ASSERT_NE(flashmask_mask_build("nonsense_one", &options, &mask), FLASHMASK_OK);
+  std::thread([&] {
+    EXPECT_STREQ(flashmask_last_error(), "");
+    ASSERT_NE(flashmask_mask_build("nonsense_two", &options, &mask), FLASHMASK_OK);
+  }).join();
+  EXPECT_NE(std::string(flashmask_last_error()).find("nonsense_one"), std::string::npos);
+}
+
+TEST(CApi, status_names_are_stable) {
+  EXPECT_STREQ(flashmask_status_name(FLASHMASK_OK), "ok");
+  EXPECT_STREQ(flashmask_status_name(FLASHMASK_TIMEOUT), "timeout");
+  EXPECT_STREQ(flashmask_status_name(static_cast<flashmask_status>(99)), "unknown");
+}
+
+}  // namespace
