@@ -1,5 +1,6 @@
 /* The C ABI of flashmask: opaque handles, status codes, per-thread error text. Usable from C99 and from any language
- * with a C foreign-function interface. It is versioned and only grows: structs carry their size, functions never change.
+ * with a C foreign-function interface. It is versioned and only grows: structs carry their size, functions never
+ * change.
  *
  * Every function returns a status; on anything but FLASHMASK_OK, flashmask_last_error() of the same thread says which
  * argument, which value, what is allowed. No exception crosses this boundary and nothing is printed.
@@ -38,7 +39,7 @@ FLASHMASK_API int32_t flashmask_abi_version(void);
 /* "major.minor.patch" of the loaded library. */
 FLASHMASK_API const char* flashmask_version(void);
 /* Stable name of a status, e.g. "invalid_argument"; "unknown" for other values. */
-FLASHMASK_API const char* flashmask_status_name(flashmask_status status);
+FLASHMASK_API const char* flashmask_status_name(int32_t status);
 /* Text of the last failure on this thread, "" if none; valid until the next call on this thread. */
 FLASHMASK_API const char* flashmask_last_error(void);
 
@@ -51,14 +52,15 @@ typedef struct flashmask_mask_shape {
   int64_t batch, heads, rows, columns; /* heads: 1, the KV heads or the query heads */
 } flashmask_mask_shape;
 
-/* One packed document: `length` tokens, the first `prefix` of them shared or bidirectional (0: the builder's default). */
+/* One packed document: `length` tokens, the first `prefix` of them shared or bidirectional (0: the builder's default).
+ */
 typedef struct flashmask_document {
   int64_t length;
   int64_t prefix;
 } flashmask_document;
 
-/* Options of flashmask_mask_build; zero-initialise, set struct_size = sizeof(flashmask_mask_options), then what you need.
- * Fields that are 0 (or NULL) take the default of the named builder. */
+/* Options of flashmask_mask_build; zero-initialise, set struct_size = sizeof(flashmask_mask_options), then what you
+ * need. Fields that are 0 (or NULL) take the default of the named builder. */
 typedef struct flashmask_mask_options {
   size_t struct_size;
   int64_t rows;
@@ -76,8 +78,8 @@ typedef struct flashmask_mask_options {
 /* From four vectors [batch][heads][columns] of any int32 values (they are copied and canonicalised). */
 FLASHMASK_API flashmask_status flashmask_mask_create(flashmask_mask_shape shape, const int32_t* lts, const int32_t* lte,
                                                      const int32_t* uts, const int32_t* ute, flashmask_mask** mask);
-/* From startend_row_indices [batch][heads][columns][bounds] and its causal flag: (causal, 1), (causal, 2), (not causal, 2)
- * or (not causal, 4); anything else is refused. */
+/* From startend_row_indices [batch][heads][columns][bounds] and its causal flag: (causal, 1), (causal, 2), (not causal,
+ * 2) or (not causal, 4); anything else is refused. */
 FLASHMASK_API flashmask_status flashmask_mask_from_startend_row_indices(flashmask_mask_shape shape,
                                                                         const int32_t* indices, int32_t bounds,
                                                                         int32_t causal, flashmask_mask** mask);
@@ -112,14 +114,16 @@ typedef struct flashmask_tile_statistics {
   double tile_density;               /* share of the tiles that are not masked */
 } flashmask_tile_statistics;
 
+/* rule: a flashmask_tile_rule. */
 FLASHMASK_API flashmask_status flashmask_mask_tile_statistics(const flashmask_mask* mask, int32_t block_m,
-                                                              int32_t block_n, flashmask_tile_rule rule,
+                                                              int32_t block_n, int32_t rule,
                                                               flashmask_tile_statistics* statistics);
 
-/* Classification of a mask for one tile shape, built once and used by any number of calls. Keep the mask alive as long. */
+/* Classification of a mask for one tile shape, built once and used by any number of calls. Keep the mask alive as long.
+ */
 typedef struct flashmask_tile_map flashmask_tile_map;
 FLASHMASK_API flashmask_status flashmask_tile_map_create(const flashmask_mask* mask, int32_t block_m, int32_t block_n,
-                                                         flashmask_tile_rule rule, flashmask_tile_map** map);
+                                                         int32_t rule, flashmask_tile_map** map);
 FLASHMASK_API void flashmask_tile_map_destroy(flashmask_tile_map* map);
 
 /* ---- attention -------------------------------------------------------------------------------------------------- */
@@ -142,7 +146,7 @@ typedef struct flashmask_forward_arguments {
   flashmask_attention_shape shape;
   const flashmask_mask* mask;
   const flashmask_tile_map* map; /* NULL: built inside the call */
-  flashmask_dtype dtype;         /* of q, k, v and out */
+  int32_t dtype;                 /* flashmask_dtype of q, k, v and out */
   flashmask_tensor q, k, v, out;
   float* lse;      /* contiguous [batch][query_heads][rows], natural logarithm */
   float scale;     /* 0: 1 / sqrt(head_dim) */
@@ -154,7 +158,7 @@ typedef struct flashmask_backward_arguments {
   flashmask_attention_shape shape;
   const flashmask_mask* mask;
   const flashmask_tile_map* map;
-  flashmask_dtype dtype;
+  int32_t dtype;
   flashmask_tensor q, k, v, out, dout;
   const float* lse;
   flashmask_tensor dq, dk, dv;

@@ -8,14 +8,17 @@
 namespace flashmask::capi {
 namespace {
 
-DType dtype_of(flashmask_dtype dtype) {
+DType dtype_of(std::int32_t dtype) {
   switch (dtype) {
-    case FLASHMASK_F32: return DType::f32;
-    case FLASHMASK_F16: return DType::f16;
-    case FLASHMASK_BF16: return DType::bf16;
+    case FLASHMASK_F32:
+      return DType::f32;
+    case FLASHMASK_F16:
+      return DType::f16;
+    case FLASHMASK_BF16:
+      return DType::bf16;
   }
-  core::fail(ErrorCode::invalid_argument, "dtype is {}: expected FLASHMASK_F32 (0), FLASHMASK_F16 (1) or FLASHMASK_BF16 (2)",
-             static_cast<int>(dtype));
+  core::fail(ErrorCode::invalid_argument,
+             "dtype is {}: expected FLASHMASK_F32 (0), FLASHMASK_F16 (1) or FLASHMASK_BF16 (2)", dtype);
 }
 
 AttentionShape shape_of(const flashmask_attention_shape& s) {
@@ -32,7 +35,9 @@ MaskArgument mask_of(const flashmask_mask* mask, const flashmask_tile_map* map) 
   return {&required(mask, "mask").value, map == nullptr ? nullptr : &map->value};
 }
 
-std::optional<float> scale_of(float scale) { return scale == 0.0F ? std::nullopt : std::optional(scale); }
+std::optional<float> scale_of(float scale) {
+  return scale == 0.0F ? std::nullopt : std::optional(scale);
+}
 
 }  // namespace
 }  // namespace flashmask::capi

@@ -37,7 +37,8 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
-/// Structs of the ABI grow at their end; a caller's smaller (older) struct is read up to its own size, the rest is zero.
+/// Structs of the ABI grow at their end; a caller's smaller (older) struct is read up to its own size, the rest is
+/// zero.
 template <typename T>
 T sized_copy(const T* arguments, const char* name) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -1,8 +1,8 @@
 #include "flashmask/mask.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "capi/boundary.hpp"
@@ -56,13 +56,15 @@ masks::BuilderOptions options_of(const flashmask_mask_options& o) {
   return options;
 }
 
-TileRule rule_of(flashmask_tile_rule rule) {
+TileRule rule_of(std::int32_t rule) {
   switch (rule) {
-    case FLASHMASK_RULE_MINMAX: return TileRule::minmax;
-    case FLASHMASK_RULE_EXACT: return TileRule::exact;
+    case FLASHMASK_RULE_MINMAX:
+      return TileRule::minmax;
+    case FLASHMASK_RULE_EXACT:
+      return TileRule::exact;
   }
   core::fail(ErrorCode::invalid_argument, "rule is {}: expected FLASHMASK_RULE_MINMAX (0) or FLASHMASK_RULE_EXACT (1)",
-             static_cast<int>(rule));
+             rule);
 }
 
 void check_head(const ColumnMask& mask, std::int64_t batch, std::int64_t head) {
@@ -87,9 +89,12 @@ flashmask_status flashmask_mask_create(flashmask_mask_shape shape, const int32_t
     const auto s = flashmask::capi::shape_of(shape);
     const auto n = s.vector_size();
     using flashmask::capi::copy_of;
-    flashmask::capi::hand_out(
-        ColumnMask(s, copy_of(lts, n, "lts"), copy_of(lte, n, "lte"), copy_of(uts, n, "uts"), copy_of(ute, n, "ute")),
-        mask);
+    std::vector<std::vector<int32_t>> v;
+    for (const auto& [values, vector_name] :
+         {std::pair(lts, "lts"), std::pair(lte, "lte"), std::pair(uts, "uts"), std::pair(ute, "ute")}) {
+      v.push_back(copy_of(values, n, vector_name));
+    }
+    flashmask::capi::hand_out(ColumnMask(s, std::move(v[0]), std::move(v[1]), std::move(v[2]), std::move(v[3])), mask);
   });
 }
 
@@ -120,7 +125,9 @@ const char* flashmask_builder_name(size_t i) {
   return i < names.size() ? names[i].name.data() : nullptr;  // string literals: zero-terminated
 }
 
-void flashmask_mask_destroy(flashmask_mask* mask) { delete mask; }
+void flashmask_mask_destroy(flashmask_mask* mask) {
+  delete mask;
+}
 
 flashmask_status flashmask_mask_get_shape(const flashmask_mask* mask, flashmask_mask_shape* shape) {
   return guarded([&] {
@@ -171,27 +178,28 @@ flashmask_status flashmask_mask_export_dense(const flashmask_mask* mask, int64_t
 }
 
 flashmask_status flashmask_mask_tile_statistics(const flashmask_mask* mask, int32_t block_m, int32_t block_n,
-                                                flashmask_tile_rule rule, flashmask_tile_statistics* statistics) {
+                                                int32_t rule, flashmask_tile_statistics* statistics) {
   return guarded([&] {
     const auto& value = required(mask, "mask").value;
     auto& out = required(statistics, "statistics");
-    const auto counts =
-        flashmask::TileMap::build(value, {block_m, block_n}, flashmask::capi::rule_of(rule)).counts();
+    const auto counts = flashmask::TileMap::build(value, {block_m, block_n}, flashmask::capi::rule_of(rule)).counts();
     const auto total = counts.total();
     out = {counts.masked, counts.partial, counts.unmasked, flashmask::element_density(value),
            total == 0 ? 1.0 : static_cast<double>(counts.partial + counts.unmasked) / static_cast<double>(total)};
   });
 }
 
-flashmask_status flashmask_tile_map_create(const flashmask_mask* mask, int32_t block_m, int32_t block_n,
-                                           flashmask_tile_rule rule, flashmask_tile_map** map) {
+flashmask_status flashmask_tile_map_create(const flashmask_mask* mask, int32_t block_m, int32_t block_n, int32_t rule,
+                                           flashmask_tile_map** map) {
   return guarded([&] {
     required(map, "map");
-    *map = new flashmask_tile_map{flashmask::TileMap::build(required(mask, "mask").value, {block_m, block_n},
-                                                            flashmask::capi::rule_of(rule))};
+    *map = new flashmask_tile_map{
+        flashmask::TileMap::build(required(mask, "mask").value, {block_m, block_n}, flashmask::capi::rule_of(rule))};
   });
 }
 
-void flashmask_tile_map_destroy(flashmask_tile_map* map) { delete map; }
+void flashmask_tile_map_destroy(flashmask_tile_map* map) {
+  delete map;
+}
 
 }  // extern "C"

@@ -1,5 +1,5 @@
-/* The C ABI from C99: two packed documents (4 and 2 tokens), causal, Q = 0, so every row averages the values it sees and
- * its LSE is the logarithm of how many there are. Prints the first difference and returns 1 on failure. */
+/* The C ABI from C99: two packed documents (4 and 2 tokens), causal, Q = 0, so every row averages the values it sees
+ * and its LSE is the logarithm of how many there are. Prints the first difference and returns 1 on failure. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,7 +54,8 @@ int main(void) {
     out[i] = dq[i] = dk[i] = dv[i] = NAN;
   }
   expect(flashmask_abi_version() == FLASHMASK_ABI_VERSION, "the ABI version of header and library agree");
-  expect(flashmask_mask_from_startend_row_indices(shape, document_end, 1, 1, &mask) == FLASHMASK_OK, "causal documents");
+  expect(flashmask_mask_from_startend_row_indices(shape, document_end, 1, 1, &mask) == FLASHMASK_OK,
+         "causal documents");
   expect(flashmask_mask_from_startend_row_indices(shape, document_end, 4, 1, &refused) == FLASHMASK_INVALID_ARGUMENT,
          "causal with four bounds is refused");
   expect(refused == NULL && strlen(flashmask_last_error()) > 0, "a refusal writes no handle and says why");
