@@ -18,6 +18,11 @@ if(FLASHMASK_SANITIZE)
   target_link_options(flashmask_options INTERFACE -fsanitize=${FLASHMASK_SANITIZE})
 endif()
 
+if(FLASHMASK_FUZZ)  # every room reports its coverage to the fuzzer
+  target_compile_options(flashmask_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
+  target_link_options(flashmask_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 # flashmask_room(<name> SOURCES ... [DEPENDS <room>...] [PRIVATE <target>...])
 function(flashmask_room name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})

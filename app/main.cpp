@@ -1,0 +1,73 @@
+// flashmask: masked exact attention from the command line (docs/command.md).
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "command.hpp"
+#include "flashmask/error.hpp"
+#include "flashmask/version.hpp"
+
+namespace {
+
+using namespace flashmask;
+
+int complain(std::string_view text, int exit_code) {
+  fmt::print(stderr, "flashmask: error: {}\n", text);
+  return exit_code;
+}
+
+/// Input that can be corrected exits with 2, everything else with 3.
+int exit_code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument:
+    case ErrorCode::unsupported:
+    case ErrorCode::io:
+      return app::kBadInput;
+    default:
+      return app::kOtherFailure;
+  }
+}
+
+int run(int argc, char** argv) {
+  int exit_code = 0;
+  CLI::App parser("flashmask: mask-aware exact attention", "flashmask");
+  parser.set_version_flag("--version", FLASHMASK_VERSION_STRING);
+  parser.require_subcommand(0, 1);
+  parser.footer(
+      "Examples:\n"
+      "  flashmask run                                     the main job: a packed 8K batch, forward and backward, "
+      "verified\n"
+      "  flashmask mask --mask sliding_window --rows 4096  look at a mask\n"
+      "  flashmask mask --workload pack:8192 --explain 4000 100\n"
+      "  flashmask bench --mask causal_document --rows 32768 --json -\n"
+      "Exit codes: 0 done and every check passed, 1 a check failed, 2 bad usage or input, 3 anything else.");
+  app::add_run(parser, exit_code);
+  app::add_mask(parser, exit_code);
+  app::add_bench(parser, exit_code);
+  try {
+    parser.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return parser.exit(error);  // --help, --version
+    return complain(fmt::format("{}\nRun with --help for what is accepted.", error.what()), app::kBadInput);
+  }
+  if (parser.get_subcommands().empty()) {
+    return complain("a subcommand is missing; --help lists them", app::kBadInput);
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error& error) {
+    return complain(error.what(), exit_code_of(error.code()));
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory: fewer rows, heads or batch rows fit", app::kOtherFailure);
+  } catch (const std::exception& error) {
+    return complain(error.what(), app::kOtherFailure);
+  }
+}

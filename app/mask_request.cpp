@@ -1,0 +1,152 @@
+#include "mask_request.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+
+#include "core/check.hpp"
+
+namespace flashmask::app {
+namespace {
+
+using core::check;
+
+constexpr std::int64_t kDefaultRows = 8192;
+
+/// "unbounded" or a number of keys.
+masks::WindowSide parse_side(const std::string& text, const char* option) {
+  if (text == "unbounded") return masks::WindowSide::unbounded();
+  std::int64_t keys = -1;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), keys);
+  check(status == std::errc{} && end == text.data() + text.size() && keys >= 0,
+        "{} {}: expected \"unbounded\" or a number of keys >= 0", option, text);
+  return masks::WindowSide::keys(keys);
+}
+
+masks::BuilderOptions options_of(const MaskRequest& request) {
+  masks::BuilderOptions options;
+  options.rows = request.rows.value_or(kDefaultRows);
+  options.columns = request.columns;
+  options.batch = request.batch;
+  options.mask_heads = request.mask_heads;
+  options.seed = request.seed;
+  options.window = request.window;
+  options.prefix = request.prefix;
+  options.chunk = request.chunk;
+  options.frame = request.frame;
+  options.global = request.global;
+  options.buckets = request.buckets;
+  options.left = parse_side(request.left, "--left");
+  options.right = parse_side(request.right, "--right");
+  options.past = parse_side(request.past, "--past");
+  return options;
+}
+
+NamedMask build_workload(const MaskRequest& request, const std::string& source) {
+  format::Workload workload =
+      format::load_workload(source, {.rows = request.rows.value_or(0), .batch = request.batch, .seed = request.seed});
+  masks::BuilderOptions options = options_of(request);
+  masks::BuilderOptions packed = format::builder_options(workload);
+  options.rows = packed.rows;
+  options.batch = packed.batch;
+  options.documents = std::move(packed.documents);
+  options.trees = std::move(packed.trees);
+  const std::string builder = request.mask.empty() ? workload.mask : request.mask;
+  NamedMask named{fmt::format("{} of {}", builder, workload.name), builder, masks::build(builder, options), {}};
+  named.workload = std::move(workload);
+  return named;
+}
+
+std::string builder_list() {
+  std::string list;
+  for (const auto& builder : masks::builder_names())
+    list += fmt::format("\n    {:<22} {}", builder.name, builder.description);
+  return list;
+}
+
+std::string generator_list() {
+  std::string list;
+  for (const auto& info : format::generators()) list += fmt::format("\n    {:<26} {}", info.form, info.meaning);
+  return list;
+}
+
+}  // namespace
+
+void add_mask_options(CLI::App& command, MaskRequest& request) {
+  const std::string group = "Which mask";
+  command.add_option("--mask", request.mask, "Builder, or the mask to lay over a workload:" + builder_list())
+      ->group(group);
+  command.add_option("--workload", request.workload, "A workload file, or a generator:" + generator_list())
+      ->group(group);
+  auto* import =
+      command.add_option("--import", request.import_file, "A file with a mask of another library (JSON)")->group(group);
+  command.add_option("--format", request.import_format, "What --import holds: " + import_formats())
+      ->capture_default_str()
+      ->needs(import)
+      ->group(group);
+  command.add_flag("--causal", request.causal, "--import: causal, where the format leaves it open")
+      ->needs(import)
+      ->group(group);
+  import->excludes("--mask")->excludes("--workload");
+
+  const std::string sizes = "Its size";
+  command.add_option("--rows", request.rows, "Query rows (tokens); default: the workload's, else 8192")
+      ->check(CLI::Range(std::int64_t{0}, format::kMaxTokens))
+      ->group(sizes);
+  command.add_option("--columns", request.columns, "Key columns; default: rows. Rows are the last of the columns")
+      ->check(CLI::Range(std::int64_t{0}, format::kMaxTokens))
+      ->group(sizes);
+  command.add_option("--batch", request.batch, "Batch rows")
+      ->check(CLI::Range(std::int64_t{1}, format::kMaxBatch))
+      ->capture_default_str()
+      ->group(sizes);
+  command.add_option("--mask-heads", request.mask_heads, "Masks per batch row: 1, the KV heads or the query heads")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str()
+      ->group(sizes);
+  command.add_option("--seed", request.seed, "Seed of everything drawn")
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+      ->capture_default_str()
+      ->group(sizes);
+
+  const std::string details = "Details of some builders";
+  const auto length = CLI::Range(std::int64_t{0}, format::kMaxTokens);
+  command.add_option("--window", request.window, "sliding_window: keys; global_sliding_window: reach")
+      ->check(length)
+      ->group(details);
+  command.add_option("--global", request.global, "global_sliding_window: global tokens")
+      ->check(length)
+      ->capture_default_str()
+      ->group(details);
+  command.add_option("--prefix", request.prefix, "prefix_lm_causal: prefix length")->check(length)->group(details);
+  command.add_option("--chunk", request.chunk, "chunked: chunk length")->check(length)->group(details);
+  command.add_option("--frame", request.frame, "video_block_causal: frame length")->check(length)->group(details);
+  command.add_option("--left", request.left, "window: keys before the own one, or unbounded")
+      ->capture_default_str()
+      ->group(details);
+  command.add_option("--right", request.right, "window: keys behind it, or unbounded")
+      ->capture_default_str()
+      ->group(details);
+  command.add_option("--past", request.past, "video_block_causal: earlier frames, or unbounded")
+      ->capture_default_str()
+      ->group(details);
+  command.add_option("--buckets", request.buckets, "hash_sparse: buckets")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str()
+      ->group(details);
+}
+
+NamedMask build(const MaskRequest& request, const std::string& default_workload) {
+  if (!request.import_file.empty()) {
+    return {request.import_file, "", import_mask(request.import_file, request.import_format, request.causal), {}};
+  }
+  if (!request.workload.empty()) return build_workload(request, request.workload);
+  if (request.mask.empty()) {
+    check(!default_workload.empty(), "name a mask: --mask, --workload or --import");
+    return build_workload(request, default_workload);
+  }
+  return {request.mask, request.mask, masks::build(request.mask, options_of(request)), {}};
+}
+
+}  // namespace flashmask::app

@@ -1,0 +1,186 @@
+// `flashmask run`: the main job. Masked attention, forward and backward, on a packed batch, proved exact.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "attention_options.hpp"
+#include "command.hpp"
+#include "core/parallel_for.hpp"
+#include "mask_request.hpp"
+#include "problem.hpp"
+#include "report.hpp"
+#include "tile_options.hpp"
+#include "verify.hpp"
+
+namespace flashmask::app {
+namespace {
+
+using format::Json;
+
+/// Floating point operations the oracle may take before it is asked for a sample only: some seconds a core.
+constexpr double kOracleBudget = 8e9;
+
+struct Options {
+  MaskRequest request;
+  AttentionOptions attention;
+  TileOptions tile;
+  std::string check = "oracle";
+  std::string json;
+};
+
+struct Times {
+  double classify = 0, forward = 0, backward = 0, verify = 0;
+};
+
+double tera(double operations, double milliseconds) {
+  return operations / milliseconds / 1e9;
+}
+
+Json times_json(const Times& times) {
+  Json value;
+  value.set("classify", times.classify).set("forward", times.forward).set("backward", times.backward);
+  return value;
+}
+
+Json tflops_json(const Work& work, const Times& times) {
+  Json forward, backward, value;
+  forward.set("element", tera(work.element, times.forward)).set("tile", tera(work.tile, times.forward));
+  backward.set("element", tera(kBackwardFactor * work.element, times.backward))
+      .set("tile", tera(kBackwardFactor * work.tile, times.backward));
+  value.set("forward", std::move(forward)).set("backward", std::move(backward));
+  return value;
+}
+
+Json report_json(const Options& options, const NamedMask& named, const TileMap& map, const Problem& problem,
+                 const Verification& verification, const Times& times) {
+  Json errors, tolerances;
+  for (std::size_t i = 0; i < kOutputs.size(); ++i) {
+    const OutputCheck& check = verification.outputs[i];
+    errors.set(kOutputs[i], check.checked ? Json(check.error) : Json());
+    tolerances.set(kOutputs[i], check.checked ? Json(check.tolerance) : Json());
+  }
+  Json::Array failures;
+  for (const std::string& failure : verification.failures) failures.emplace_back(failure);
+  Json value;
+  value.set("passed", verification.passed()).set("check", options.check).set("sampled", verification.sampled);
+  value.set("coverage", verification.coverage).set("failures", std::move(failures));
+  value.set("errors", std::move(errors)).set("tolerances", std::move(tolerances));
+  value.set("mask", named.name).set("mask_heads", named.mask.shape().heads);
+  value.set("digest", fmt::format("{:016x}", named.mask.digest()));
+  value.set("shape", shape_json(problem.shape, problem.q.dtype()));
+  value.set("backend", options.attention.backend).set("threads", std::int64_t{core::thread_count(problem.threads)});
+  value.set("seed", static_cast<std::int64_t>(options.request.seed));
+  set_tiles(value, named.mask, map);
+  value.set("visible_cells", named.mask.visible_cells());
+  value.set("time_ms", times_json(times)).set("tflops", tflops_json(work_of(problem.shape, named.mask), times));
+  return value;
+}
+
+std::string pass_text(double operations_element, double operations_tile, double milliseconds) {
+  return fmt::format("{}, {:.3g} TFLOP/s element-exact, {:.3g} in the tile convention", duration(milliseconds),
+                     tera(operations_element, milliseconds), tera(operations_tile, milliseconds));
+}
+
+void print_report(const NamedMask& named, const TileMap& map, const Problem& problem, const Verification& verification,
+                  const Times& times) {
+  const Work work = work_of(problem.shape, named.mask);
+  Sheet sheet;
+  sheet.add("mask", named.name);
+  sheet.add("attention", shape_text(problem.shape, problem.q.dtype()));
+  add_tiles(sheet, named.mask, map);
+  sheet.add("skipped", fmt::format("{} tiles of work never touched, classified once in {}",
+                                   grouped(map.counts().masked), duration(times.classify)));
+  sheet.add("threads", fmt::format("{}", core::thread_count(problem.threads)));
+  sheet.add("forward", pass_text(work.element, work.tile, times.forward));
+  sheet.add("backward", pass_text(kBackwardFactor * work.element, kBackwardFactor * work.tile, times.backward));
+  fmt::print("{}\n", sheet.text());
+  Table table({"output", "max error", "tolerance", ""});
+  for (std::size_t i = 0; i < kOutputs.size(); ++i) {
+    const OutputCheck& check = verification.outputs[i];
+    if (!check.checked) continue;
+    table.add({kOutputs[i], fmt::format("{:.3e}", check.error), fmt::format("{:.3e}", check.tolerance),
+               check.error <= check.tolerance ? "ok" : "WRONG"});
+  }
+  if (verification.outputs[0].checked || verification.outputs[1].checked) fmt::print("{}\n", table.text());
+  fmt::print("checked   {}\n", verification.coverage);
+  for (const std::string& failure : verification.failures) fmt::print("WRONG     {}\n", failure);
+  fmt::print("{} (verified in {})\n", verification.passed() ? "PASSED" : "FAILED", duration(times.verify));
+}
+
+Verification verify(Problem& problem, const Options& options) {
+  Verification verification;
+  for (OutputCheck& check : verification.outputs) check.error = check.tolerance = std::nan("");
+  verify_everywhere(problem, verification);
+  std::string coverage = "all outputs written, finite, zero where nothing is seen";
+  if (options.check == "oracle") {
+    const Sample sample = choose_sample(problem.shape, *problem.mask.mask, kOracleBudget, options.request.seed);
+    verify_oracle(problem, sample, verification);
+    coverage += "; float64 oracle on " + verification.coverage;
+  }
+  if (options.check != "none") {
+    verify_probe(problem, verification);
+    coverage += "; visible columns counted in every row of every head";
+  }
+  verification.coverage = std::move(coverage);
+  return verification;
+}
+
+int execute(const Options& options) {
+  const NamedMask named = build(options.request, "histogram");
+  const AttentionShape shape = shape_of(options.attention, named.mask);
+  const DType dtype = parse_dtype(options.attention.dtype);
+  Times times;
+  const TileMap map = [&] {
+    const Stopwatch watch;
+    TileMap built = TileMap::build(named.mask, options.tile.shape(), options.tile.rule());
+    times.classify = watch.milliseconds();
+    return built;
+  }();
+  log("run", fmt::format("{}: {}", named.name, shape_text(shape, dtype)));
+  Problem problem(shape, dtype, named.mask, map, options.attention.threads, options.request.seed);
+  {
+    Progress progress("forward and backward", 2);
+    times.forward = problem.run_forward();
+    progress.advance();
+    times.backward = problem.run_backward();
+  }
+  log("run", fmt::format("forward {}, backward {}", duration(times.forward), duration(times.backward)));
+  const Stopwatch watch;
+  const Verification verification = verify(problem, options);
+  times.verify = watch.milliseconds();
+  if (!options.json.empty()) write_json(options.json, report_json(options, named, map, problem, verification, times));
+  if (options.json != "-") print_report(named, map, problem, verification, times);
+  return verification.passed() ? 0 : kCheckFailed;
+}
+
+}  // namespace
+
+void add_run(CLI::App& parent, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      parent.add_subcommand("run", "The main job: masked attention, forward and backward, verified against float64");
+  command->footer(
+      "Examples:\n"
+      "  flashmask run                                       8,192 packed tokens from the shipped histogram\n"
+      "  flashmask run --mask sliding_window --rows 2048 --heads 4 --head-dim 64 --dtype f32\n"
+      "  flashmask run --workload grpo:512,8,256 --rows 16384 --json -\n"
+      "  flashmask run --mask random_eviction --heads 8:2 --mask-heads 2 --check probe\n"
+      "Exit code 0 only when every check passed, 1 when one failed.");
+  add_mask_options(*command, options->request);
+  add_attention_options(*command, options->attention);
+  add_tile_options(*command, options->tile);
+  const std::string group = "What to check and to print";
+  command
+      ->add_option("--check", options->check,
+                   "oracle: float64 and the count probe; probe: the count probe alone; none: only that all is written")
+      ->check(CLI::IsMember({"oracle", "probe", "none"}))
+      ->capture_default_str()
+      ->group(group);
+  command->add_option("--json", options->json, "Write the report as JSON to this file; - is standard output")
+      ->expected(0, 1)
+      ->default_str("-")
+      ->group(group);
+  command->callback([options, &exit_code] { exit_code = execute(*options); });
+}
+
+}  // namespace flashmask::app

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Runs the built `flashmask` over good and bad inputs. Usage: command_test.py PATH_OF_FLASHMASK"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+BINARY = os.path.abspath(sys.argv.pop(1))
+SMALL = ["--heads", "4:2", "--head-dim", "16", "--threads", "2"]
+OUTPUTS = ["out", "lse", "dq", "dk", "dv"]
+
+
+def flashmask(*arguments, stdin="", environment=None):
+    """(exit code, standard output, standard error), run in an empty directory: no file of the tree is needed."""
+    with tempfile.TemporaryDirectory() as directory:
+        done = subprocess.run([BINARY, *arguments], input=stdin, capture_output=True, text=True, cwd=directory,
+                              env={**os.environ, **(environment or {})}, timeout=300)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Run(unittest.TestCase):
+    def report(self, *arguments):
+        code, out, error = flashmask("run", *SMALL, *arguments, "--json", "-")
+        self.assertEqual((code, error), (0, ""))
+        return json.loads(out)
+
+    def test_report_has_every_key_and_errors_within_tolerances(self):
+        report = self.report("--workload", "equal:3", "--rows", "200", "--batch", "2")
+        self.assertIs(report["passed"], True)
+        self.assertEqual(list(report["errors"]), OUTPUTS)
+        self.assertEqual(list(report["tolerances"]), OUTPUTS)
+        for name in OUTPUTS:
+            self.assertLessEqual(report["errors"][name], report["tolerances"][name])
+            self.assertGreater(report["tolerances"][name], 0)
+        # 3 documents of 66, 67, 67 in tiles of 128: (0, 1) is masked by causality, (1, 0) holds a shared document
+        self.assertEqual(report["tiles"], {"masked": 2, "partial": 6, "unmasked": 0})
+        self.assertEqual(report["tile_shape"], [128, 128])
+        self.assertEqual(report["rule"], "minmax")
+        self.assertEqual(report["visible_cells"], 2 * sum(n * (n + 1) // 2 for n in (66, 67, 67)))
+        self.assertAlmostEqual(report["density"]["element"], report["visible_cells"] / (2 * 200 * 200))
+        self.assertAlmostEqual(report["density"]["tile"], 3 / 4)
+        for name in ("forward", "backward"):
+            self.assertGreater(report["time_ms"][name], 0)
+            self.assertGreater(report["tflops"][name]["tile"], report["tflops"][name]["element"])
+        self.assertIs(report["sampled"], False)
+
+    def test_every_builder_and_dtype_passes(self):
+        code, out, _ = flashmask("mask", "--list")
+        self.assertEqual(code, 0)
+        names = [line.split()[0] for line in out.split("\n\n")[0].splitlines()[1:]]
+        self.assertGreaterEqual(len(names), 18)
+        for index, name in enumerate(names):
+            dtype = ["bf16", "fp16", "f32"][index % 3]
+            self.assertTrue(self.report("--mask", name, "--rows", "150", "--dtype", dtype)["passed"], name)
+
+    def test_mask_heads_rectangles_and_empty_extents_pass(self):
+        self.assertTrue(self.report("--mask", "random_eviction", "--rows", "130", "--mask-heads", "4")["passed"])
+        self.assertTrue(self.report("--mask", "causal", "--rows", "33", "--columns", "140")["passed"])
+        self.assertTrue(self.report("--mask", "causal", "--rows", "140", "--columns", "33")["passed"])
+        self.assertTrue(self.report("--mask", "full", "--rows", "0")["passed"])
+        self.assertTrue(self.report("--mask", "full", "--rows", "5", "--columns", "0")["passed"])
+
+    def test_probe_and_none_leave_the_other_errors_open(self):
+        report = self.report("--mask", "causal", "--rows", "100", "--check", "probe")
+        self.assertIsNone(report["errors"]["dq"])
+        self.assertLessEqual(report["errors"]["lse"], report["tolerances"]["lse"])
+        report = self.report("--mask", "causal", "--rows", "100", "--check", "none")
+        self.assertEqual(set(report["errors"].values()), {None})
+
+    def test_large_jobs_are_sampled_and_say_so(self):
+        code, out, _ = flashmask("run", "--workload", "equal:16", "--rows", "4096", "--heads", "16:4", "--check", "oracle")
+        self.assertEqual(code, 0, out)
+        self.assertIn("float64 oracle on a sample: ", out)
+        self.assertIn("PASSED", out)
+
+    def test_people_get_a_table_and_no_escape_codes(self):
+        code, out, error = flashmask("run", *SMALL, "--mask", "causal", "--rows", "100")
+        self.assertEqual((code, error), (0, ""))
+        self.assertIn("PASSED", out)
+        self.assertIn("tolerance", out)
+        self.assertNotIn("\x1b", out)
+
+    def test_log_lines_come_on_request(self):
+        _, _, error = flashmask("run", *SMALL, "--mask", "causal", "--rows", "50", environment={"FLASHMASK_LOG": "run:debug"})
+        self.assertIn("[run] causal: batch 1, rows 50", error)
+
+
+class Mask(unittest.TestCase):
+    def test_sheet_and_picture(self):
+        code, out, error = flashmask("mask", "--mask", "causal", "--rows", "256", environment={"LC_ALL": "C"})
+        self.assertEqual((code, error), (0, ""))
+        self.assertIn("32,896 of 65,536 cells", out)
+        self.assertIn("  |#", out)
+
+    def test_explain_names_intervals_documents_and_tile(self):
+        _, out, _ = flashmask("mask", "--workload", "pack:8192", "--explain", "4000", "100")
+        self.assertIn("row 4000 does not see column 100", out)
+        self.assertIn("[LTS, LTE): 3145 <= 4000 < 8192", out)
+        self.assertIn("document 1 [3145, 5348), column 100 to document 0 [0, 3145)", out)
+        self.assertIn("is masked", out)
+
+    def test_every_export_is_imported_back(self):
+        digest = json.loads(flashmask("mask", "--workload", "equal:3", "--rows", "50", "--json", "-")[1])["digest"]
+        for export, form in (("vectors", "mask"), ("dense", "dense"), ("cu_seqlens", "cu_seqlens")):
+            _, text, _ = flashmask("mask", "--workload", "equal:3", "--rows", "50", "--export", export)
+            code, out, error = flashmask("mask", "--import", "-", "--format", form, "--json", "-", stdin=text)
+            self.assertEqual((code, error), (0, ""), export)
+            self.assertEqual(json.loads(out)["digest"], digest, export)
+
+    def test_foreign_formats_are_read(self):
+        cases = [("document_ids", "[1,1,2,2,2]", ["--causal"], 3 + 6), ("document_ids_zero_is_padding", "[1,1,0,2]", [], 5),
+                 ("position_ids_start_at_zero", "[0,1,2,3,1]", ["--causal"], 15), ("position_ids_break", "[0,1,2,3,1]", ["--causal"], 11),
+                 ("attention_mask", "[[1,1,0],[1,1,1]]", [], 6 + 9), ("dense", "[[1,0],[1,1]]", [], 3),
+                 ("startend_row_indices", "[[[[2],[2],[4],[4]]]]", ["--causal"], 6)]
+        for form, text, more, cells in cases:
+            code, out, error = flashmask("mask", "--import", "-", "--format", form, *more, "--json", "-", stdin=text)
+            self.assertEqual((code, error), (0, ""), form)
+            self.assertEqual(json.loads(out)["visible_cells"], cells, form)
+
+    def test_svg_is_well_formed(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "mask.svg")
+            self.assertEqual(flashmask("mask", "--workload", "histogram", "--svg", path)[0], 0)
+            root = xml.etree.ElementTree.parse(path).getroot()
+        self.assertGreater(len(root.findall("{http://www.w3.org/2000/svg}rect")), 64)
+
+
+class Bench(unittest.TestCase):
+    def test_schema(self):
+        code, out, error = flashmask("bench", *SMALL, "--twelve", "--workload", "equal:2", "--rows", "128", "--repeats", "2", "--json", "-")
+        self.assertEqual((code, error), (0, ""))
+        bench = json.loads(out)
+        self.assertEqual((bench["format"], bench["version"]), ("flashmask.bench", 1))
+        self.assertEqual(len(bench["results"]), 12)
+        for key in ("cpu", "cores", "gpu", "driver", "compiler"):
+            self.assertIn(key, bench["machine"])
+        for result in bench["results"]:
+            for name in ("forward", "backward"):
+                times = result[name]["time_ms"]
+                self.assertLessEqual(times["min"], times["median"])
+                self.assertLessEqual(times["median"], times["max"])
+                self.assertEqual(times["samples"], 2)
+                self.assertEqual(result[name]["peers"], [])
+            ratio = result["backward"]["tflops"]["element"] * result["backward"]["time_ms"]["median"]
+            self.assertTrue(math.isclose(ratio, 2.5 * result["forward"]["tflops"]["element"] * result["forward"]["time_ms"]["median"]))
+
+
+class BadInput(unittest.TestCase):
+    CASES = [
+        (["run", "--mask", "caussal"], "caussal"),
+        (["run", "--workload", "eqal:3"], "known: histogram"),
+        (["run", "--workload", "/nonexistent.json"], "/nonexistent.json: cannot open"),
+        (["run", "--heads", "8:3"], "--heads 8:3: expected Q:KV"),
+        (["run", "--mask", "causal", "--rows", "64", "--mask-heads", "3"], "--mask-heads 3: expected 1, the KV heads (2)"),
+        (["run", "--head-dim", "0"], "--head-dim"),
+        (["run", "--head-dim", "257"], "--head-dim"),
+        (["run", "--dtype", "f64"], "--dtype"),
+        (["run", "--backend", "tpu"], "--backend"),
+        (["run", "--check", "maybe"], "--check"),
+        (["run", "--rows", "-1"], "--rows"),
+        (["run", "--rows", "99999999999999999999"], "--rows"),
+        (["run", "--rows", "ten"], "--rows"),
+        (["run", "--rows", "100", "--workload", "pack:8192"], "8192"),
+        (["run", "--seed", "-1"], "--seed"),
+        (["run", "--threads", "-2"], "--threads"),
+        (["run", "--unknown"], "--unknown"),
+        (["run", "--mask", "causal", "--import", "x"], "--import"),
+        (["run", "--mask", "window", "--left", "-3"], "--left -3: expected \"unbounded\""),
+        (["run", "--mask", "causal", "--rows", "64", "--json", "/nonexistent/x.json", *SMALL], "/nonexistent/x.json: cannot open"),
+        (["mask"], "name a mask"),
+        (["mask", "--mask", "causal", "--rows", "10", "--explain", "10", "0"], "row 10 is outside [0, 10)"),
+        (["mask", "--mask", "causal", "--rows", "10", "--at", "0", "1"], "mask head 1 is outside [0, 1)"),
+        (["mask", "--mask", "random_eviction", "--rows", "40", "--export", "cu_seqlens"], "column"),
+        (["mask", "--mask", "full", "--rows", "100000", "--export", "dense"], "--export dense"),
+        (["mask", "--import", "-", "--format", "foo"], "--format foo: known are mask, cu_seqlens"),
+        (["bench", "--twelve", "--mask", "causal"], "--twelve"),
+        (["bench", "--repeats", "0"], "--repeats"),
+        (["frobnicate"], "frobnicate"),
+        ([], "subcommand"),
+    ]
+
+    def test_every_bad_argument_is_named_and_exits_with_2(self):
+        for arguments, part in self.CASES:
+            code, out, error = flashmask(*arguments)
+            self.assertEqual(code, 2, (arguments, out, error))
+            self.assertIn(part, error, arguments)
+            self.assertTrue(error.startswith("flashmask: error: "), error)
+            self.assertEqual(out, "", arguments)
+
+    def test_bad_files_are_named_with_the_place(self):
+        cases = [
+            ("mask", "{", "not JSON"),
+            ("mask", '{"format":"flashmask.mask","version":9}', "version: 9 is outside"),
+            ("mask", '{"format":"flashmask.mask","version":1,"rows":4,"builder":"causal","x":1}', 'unknown key "x"'),
+            ("cu_seqlens", "[0,5,3]", ""),
+            ("cu_seqlens", '{"q":[0,4]}', '"k" is missing'),
+            ("dense", "[[1,0],[1]]", "1 elements, but 2"),
+            ("dense", "[[1,0],[[1]]]", "different depth"),
+            ("dense", "[[1,2]]", "a cell is 0 or 1, got 2"),
+            ("dense", "[[0,1],[1,0],[0,1],[1,0],[0,1]]", "column 0"),
+            ("dense", "[[[[[1]]]]]", "nested deeper than 4"),
+            ("startend_row_indices", "[[[[1,2,3]]]]", "3"),
+            ("attention_mask", "[1,5]", ""),
+        ]
+        for form, text, part in cases:
+            code, _, error = flashmask("mask", "--import", "-", "--format", form, stdin=text)
+            self.assertEqual(code, 2, (form, text))
+            self.assertIn(part, error, text)
+
+    def test_help_and_version_exit_with_0(self):
+        for arguments in (["--help"], ["run", "--help"], ["mask", "--help"], ["bench", "--help"], ["--version"]):
+            code, out, error = flashmask(*arguments)
+            self.assertEqual((code, error), (0, ""), arguments)
+            self.assertTrue(out)
+        self.assertIn("Examples:", flashmask("run", "--help")[1])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
