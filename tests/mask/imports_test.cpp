@@ -181,6 +181,9 @@ TEST(BlockMask, export_lists_full_and_partial_blocks_of_ragged_masks) {
   EXPECT_EQ(blocks.full_kv_num_blocks, (Ints{0, 1, 3}));  // the ragged last row sees all columns
   EXPECT_EQ(blocks.kv_indices, (Ints{0, 0, 0, 1, 0, 0, 0, 0, 0}));
   EXPECT_EQ(blocks.full_kv_indices, (Ints{0, 0, 0, 0, 0, 0, 0, 1, 2}));
+  const BlockMask apart = to_block_mask(document({1, 1, 5, 5}, documents_of(Longs{4, 1})), 2, 2);
+  EXPECT_EQ(apart.kv_num_blocks, (Ints{0, 0, 0})) << "a ragged block that is hidden or full is not partial";
+  EXPECT_EQ(apart.full_kv_num_blocks, (Ints{2, 2, 1}));
 }
 
 TEST(AttnSlices, the_four_types_on_tall_and_wide_slices) {
