@@ -18,7 +18,7 @@ namespace {
 using format::Json;
 
 /// Floating point operations the oracle may take before it is asked for a sample only: some seconds a core.
-constexpr double kOracleBudget = 8e9;
+constexpr double kOracleBudget = 2e10;
 
 struct Options {
   MaskRequest request;

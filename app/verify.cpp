@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "attention/tolerance.hpp"
 #include "cpu/reference.hpp"
-#include "mask/random.hpp"
 #include "report.hpp"
 
 namespace flashmask::app {
@@ -18,19 +16,6 @@ namespace {
 namespace reference = cpu::reference;
 
 enum Output { kOut, kLse, kDq, kDk, kDv };
-
-/// `count` of [0, size): both ends, their neighbours, and the rest spread at random, ascending.
-std::vector<std::int64_t> spread(std::int64_t size, std::int64_t count, std::uint64_t seed, std::int64_t stream) {
-  std::set<std::int64_t> chosen;
-  for (std::int64_t i = 0; i < size && count >= size; ++i) chosen.insert(i);
-  for (const std::int64_t i : {std::int64_t{0}, size - 1, std::int64_t{1}, size - 2}) {
-    if (i >= 0 && i < size) chosen.insert(i);
-  }
-  for (std::int64_t i = 0; static_cast<std::int64_t>(chosen.size()) < std::min(count, size); ++i) {
-    chosen.insert(mask::draw_below(size, {seed, stream, 0, i}));
-  }
-  return {chosen.begin(), chosen.end()};
-}
 
 /// Exact and naive values of one output over the sample, and what was computed.
 struct Comparison {
@@ -137,34 +122,7 @@ void verify_lse_places(const Problem& problem, const std::vector<std::vector<std
   }
 }
 
-/// What a row or a column of the oracle costs in floating point operations: both precisions, forward and gradients.
-double oracle_work(const AttentionShape& shape, const ColumnMask& mask) {
-  const double rows = static_cast<double>(shape.batch * shape.query_heads) * static_cast<double>(shape.rows);
-  const double per_head =
-      element_density(mask) * static_cast<double>(shape.columns) * static_cast<double>(shape.head_dim);
-  return rows * (60 * per_head + 20 * static_cast<double>(shape.columns));
-}
-
 }  // namespace
-
-Sample choose_sample(const AttentionShape& shape, const ColumnMask& mask, double budget, std::uint64_t seed) {
-  constexpr std::int64_t kRows = 96, kColumns = 12;
-  Sample sample;
-  sample.everything = oracle_work(shape, mask) <= budget;
-  const std::int64_t all = shape.batch * shape.query_heads;
-  // The columns of a KV head need every row that sees them, of every query head of its group: one KV head is enough.
-  std::vector<std::int64_t> flat;
-  if (sample.everything) {
-    flat = spread(all, all, seed, 0);
-  } else {
-    flat = {mask::draw_below(all, {seed, 1, 0, 0})};
-    if (all > 1) flat.push_back((flat[0] + 1 + mask::draw_below(all - 1, {seed, 1, 0, 1})) % all);
-  }
-  for (const std::int64_t h : flat) sample.heads.push_back({h / shape.query_heads, h % shape.query_heads});
-  sample.rows = spread(shape.rows, sample.everything ? shape.rows : kRows, seed, 2);
-  sample.columns = spread(shape.columns, sample.everything ? shape.columns : kColumns, seed, 3);
-  return sample;
-}
 
 void verify_everywhere(const Problem& problem, Verification& verification) {
   const AttentionShape& s = problem.shape;
@@ -190,15 +148,10 @@ void verify_everywhere(const Problem& problem, Verification& verification) {
 void verify_oracle(Problem& problem, const Sample& sample, Verification& verification) {
   const AttentionShape& s = problem.shape;
   const reference::Problem oracle = reference::problem_of(problem.backward_arguments());
-  const std::int64_t group = s.query_heads / s.kv_heads;
-  std::set<std::pair<std::int64_t, std::int64_t>> kv_heads;
-  for (const auto& [batch, head] : sample.heads) {
-    if (sample.everything || kv_heads.empty()) kv_heads.emplace(batch, head / group);
-  }
   Comparison out, lse, dq, dk, dv;
-  Progress progress("verifying", static_cast<std::int64_t>(4 * sample.heads.size() + 2 * kv_heads.size()));
+  Progress progress("verifying", static_cast<std::int64_t>(4 * sample.query_heads.size() + 2 * sample.kv_heads.size()));
   using reference::Precision;
-  for (const auto& [batch, head] : sample.heads) {
+  for (const auto& [batch, head] : sample.query_heads) {
     const auto exact = reference::forward_rows(oracle, batch, head, sample.rows, Precision::float64, problem.threads);
     progress.advance();
     const auto naive = reference::forward_rows(oracle, batch, head, sample.rows, Precision::input, problem.threads);
@@ -216,7 +169,7 @@ void verify_oracle(Problem& problem, const Sample& sample, Verification& verific
     append_tensor(dq, problem.dq, s, "row", batch, head, sample.rows);
     progress.advance();
   }
-  for (const auto& [batch, head] : kv_heads) {
+  for (const auto& [batch, head] : sample.kv_heads) {
     const auto exact =
         reference::dkdv_columns(oracle, batch, head, sample.columns, Precision::float64, problem.threads);
     progress.advance();
@@ -238,8 +191,8 @@ void verify_oracle(Problem& problem, const Sample& sample, Verification& verific
       sample.everything
           ? std::string("every row and column of every head")
           : fmt::format("a sample: {} of {} rows in {} of {} heads, {} of {} columns in {} of {} KV heads",
-                        sample.rows.size(), s.rows, sample.heads.size(), s.batch * s.query_heads, sample.columns.size(),
-                        s.columns, kv_heads.size(), s.batch * s.kv_heads);
+                        sample.rows.size(), s.rows, sample.query_heads.size(), s.batch * s.query_heads,
+                        sample.columns.size(), s.columns, sample.kv_heads.size(), s.batch * s.kv_heads);
 }
 
 void verify_probe(Problem& problem, Verification& verification) {

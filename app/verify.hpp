@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "problem.hpp"
+#include "sample.hpp"
 
 namespace flashmask::app {
 
@@ -27,19 +28,6 @@ struct Verification {
   bool sampled = false;
   [[nodiscard]] bool passed() const { return failures.empty(); }
 };
-
-/// What the oracle is asked for: rows of query heads, columns of KV heads.
-struct Sample {
-  struct Head {
-    std::int64_t batch, query_head;
-  };
-  std::vector<Head> heads;  ///< query heads, each with its rows; KV heads of these with the columns
-  std::vector<std::int64_t> rows, columns;
-  bool everything = false;
-};
-/// Everything if the oracle can do that in about `budget` floating point operations, else a spread sample with the
-/// first and last rows and columns in it, drawn by `seed`.
-Sample choose_sample(const AttentionShape& shape, const ColumnMask& mask, double budget, std::uint64_t seed);
 
 /// Every element of every output: nothing left unwritten, no NaN or infinity except LSE = -inf exactly in rows that see
 /// nothing, zeros exactly there and in the dK, dV of columns nobody sees.

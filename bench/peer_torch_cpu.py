@@ -15,7 +15,6 @@ import sys
 import time
 
 DEFAULT_WORKLOADS = ["pack:8192:0", "pack:32768:0"]
-CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 
 
 def parse_arguments():
@@ -31,7 +30,7 @@ def parse_arguments():
     parser.add_argument("--json", default="-", help="file for the record, - is standard output")
     parser.add_argument("--python", help="interpreter with torch; default: a virtual environment in --venv")
     parser.add_argument("--venv", default=os.path.expanduser("~/.cache/flashmask/torch-cpu"))
-    parser.add_argument("--index-url", default=CPU_WHEELS, help="where pip finds torch")
+    parser.add_argument("--index-url", help="where pip finds torch; default: PyPI")
     return parser.parse_args()
 
 
@@ -48,8 +47,8 @@ def require_torch(arguments):
         if not os.path.exists(python):
             print(f"installing torch into {arguments.venv}", file=sys.stderr)
             subprocess.run([sys.executable, "-m", "venv", arguments.venv], check=True)
-            subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", "numpy", "--index-url", arguments.index_url,
-                            "--extra-index-url", "https://pypi.org/simple"], check=True, stdout=sys.stderr)
+            index = ["--index-url", arguments.index_url] if arguments.index_url else []
+            subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", "numpy", *index], check=True, stdout=sys.stderr)
     elif python == sys.executable:
         sys.exit(f"{python} has no torch")
     os.execv(python, [python, __file__, *sys.argv[1:], "--python", python])

@@ -114,7 +114,7 @@ TEST_F(VerifyTest, the_probe_finds_a_tile_map_of_another_mask) {
 }
 
 TEST_F(VerifyTest, a_sample_holds_the_ends_and_says_that_it_is_one) {
-  const Sample sample = choose_sample(shape_, mask_, 0, 3);
+  const Sample sample = choose_sample(shape_, mask_, 1e6, 3);
   EXPECT_FALSE(sample.everything);
   EXPECT_EQ(sample.rows.front(), 0);
   EXPECT_EQ(sample.rows.back(), 99);
@@ -126,6 +126,24 @@ TEST_F(VerifyTest, a_sample_holds_the_ends_and_says_that_it_is_one) {
   EXPECT_TRUE(verification.passed());
   EXPECT_TRUE(verification.sampled);
   EXPECT_EQ(verification.coverage.rfind("a sample: ", 0), 0U);
+}
+
+TEST(Sample, a_long_mask_gives_up_its_most_seen_columns_and_keeps_rows) {
+  const ColumnMask mask = masks::causal({1, 1, 65536, 65536});
+  const AttentionShape shape{1, 65536, 65536, 8, 2, 128};
+  const Sample sample = choose_sample(shape, mask, 2e10, 1);
+  EXPECT_EQ(sample.query_heads.size(), 2U);
+  EXPECT_EQ(sample.kv_heads.size(), 1U);
+  EXPECT_GE(sample.rows.size(), 16U);
+  ASSERT_FALSE(sample.columns.empty());
+  EXPECT_EQ(sample.columns.back(), 65535);
+  EXPECT_GT(sample.columns.front(), 50000) << "column 0 alone would cost the whole triangle";
+}
+
+TEST(Sample, empty_masks_have_nothing_to_sample) {
+  const Sample sample = choose_sample({1, 0, 5, 2, 1, 16}, ColumnMask({1, 1, 0, 5}), 1e9, 0);
+  EXPECT_TRUE(sample.everything);
+  EXPECT_TRUE(sample.rows.empty());
 }
 
 TEST(Problem, work_counts_visible_cells_of_every_query_head_and_tiles_of_128) {
