@@ -1,0 +1,70 @@
+#include "overlap/needs.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/check.hpp"
+
+namespace flashmask::overlap {
+
+Owners Owners::of(const Plan& plan) {
+  core::check(plan.chunks() < (std::int64_t{1} << 31) && plan.ranks() < (std::int64_t{1} << 31),
+              "a plan of {} chunks on {} ranks: allowed are fewer than 2^31 of both", plan.chunks(), plan.ranks());
+  Owners owners;
+  owners.ranks = static_cast<std::int32_t>(plan.ranks());
+  owners.nodes = static_cast<std::int32_t>(plan.nodes());
+  owners.columns = plan.columns();
+  owners.chunk = plan.chunk();
+  owners.chunks_of.resize(static_cast<std::size_t>(plan.ranks()));
+  for (std::int64_t c = 0; c < plan.chunks(); ++c) {
+    const std::int64_t rank = plan.rank_of_chunk(c);
+    owners.rank_of_chunk.push_back(static_cast<std::int32_t>(rank));
+    owners.chunks_of[static_cast<std::size_t>(rank)].push_back(static_cast<std::int32_t>(c));
+  }
+  return owners;
+}
+
+std::int64_t Owners::rows_of(std::int32_t c) const {
+  return std::min(chunk, columns - c * chunk);
+}
+
+std::int64_t Owners::local_rows(std::int32_t rank) const {
+  std::int64_t rows = 0;
+  for (const auto c : chunks_of[static_cast<std::size_t>(rank)]) rows += rows_of(c);
+  return rows;
+}
+
+RankNeeds RankNeeds::build(const NeedMatrix& matrix, const Owners& owners, Pruning pruning) {
+  core::check(matrix.row_chunks() == owners.chunks() && matrix.column_chunks() == owners.chunks(),
+              "the need matrix has {} x {} chunks but the plan has {}: build it with the plan's chunk size",
+              matrix.row_chunks(), matrix.column_chunks(), owners.chunks());
+  RankNeeds needs;
+  needs.batch_ = static_cast<std::int32_t>(matrix.batch());
+  needs.lists_.assign(static_cast<std::size_t>(owners.ranks), {});
+  needs.needers_.assign(static_cast<std::size_t>(matrix.batch()), {});
+  for (auto& by_chunk : needs.needers_) by_chunk.resize(static_cast<std::size_t>(owners.chunks()));
+  for (std::int32_t r = 0; r < owners.ranks; ++r) {
+    for (std::int32_t b = 0; b < needs.batch_; ++b) {
+      std::vector<std::int32_t>& list = needs.lists_[static_cast<std::size_t>(r)].emplace_back();
+      std::vector<std::uint64_t> seen(static_cast<std::size_t>((owners.chunks() + 63) / 64), 0);
+      for (const auto own : owners.chunks_of[static_cast<std::size_t>(r)]) {
+        const auto row = matrix.row(b, own);
+        for (std::size_t w = 0; w < seen.size(); ++w) seen[w] |= row[w];
+      }
+      for (std::int32_t c = 0; c < owners.chunks(); ++c) {
+        if (pruning == Pruning::on && !((seen[static_cast<std::size_t>(c >> 6)] >> (c & 63)) & 1U)) continue;
+        list.push_back(c);
+        needs.needers_[static_cast<std::size_t>(b)][static_cast<std::size_t>(c)].push_back(r);
+      }
+    }
+  }
+  return needs;
+}
+
+std::int32_t RankNeeds::slot(std::int32_t rank, std::int32_t b, std::int32_t chunk) const {
+  const auto& list = chunks_of(rank, b);
+  const auto at = std::lower_bound(list.begin(), list.end(), chunk);
+  return at != list.end() && *at == chunk ? static_cast<std::int32_t>(at - list.begin()) : -1;
+}
+
+}  // namespace flashmask::overlap
