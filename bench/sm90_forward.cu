@@ -24,6 +24,8 @@
 #include "flashmask/sm90.hpp"
 #include "flashmask/tile.hpp"
 #include "format/workload.hpp"
+#include "sm90/tile_map/device_map.hpp"
+#include "sm90/tile_map/host_map.hpp"
 
 namespace flashmask::bench {
 namespace {
@@ -40,6 +42,7 @@ struct Options {
   std::vector<std::string> masks;
   std::int64_t head_dim = 128, heads = 0, kv_heads = 0;
   bool sustained = false;
+  bool bitmaps = true;  ///< bit patterns of partial blocks in the tile map, else generated in the kernel
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -58,6 +61,7 @@ Options parse(int argc, char** argv) {
     if (key == "--head-dim") o.head_dim = std::stoll(value);
     if (key == "--heads") o.heads = std::stoll(value);
     if (key == "--kv-heads") o.kv_heads = std::stoll(value);
+    if (key == "--bitmaps") o.bitmaps = value != "0";
     if (key == "--sustained") o.sustained = value != "0";
   }
   if (o.masks.empty()) {
@@ -263,13 +267,18 @@ void run_length(const Options& o, std::int64_t n, bool& first) {
   for (const std::string& name : o.masks) {
     const ColumnMask mask = masks::build(name, options);
     const DeviceMaskVectors vectors(mask.view());
-    sm90::DeviceMask device_mask(mask.shape(), sm90::forward_tile(shape.head_dim));
-    device_mask.refill(vectors.view(), nullptr);
+    const TileShape tile = sm90::forward_tile(shape.head_dim);
+    sm90::DeviceTileMap::Options map_options;
+    map_options.capacity = sm90::default_capacity(mask.shape(), tile, std::int64_t{128} << 20);
+    if (!o.bitmaps) map_options.capacity->bitmaps = 0;
+    sm90::DeviceTileMap device_mask(mask.shape(), tile, map_options);
+    const sm90::DeviceVectors raw{vectors.lts.data(), vectors.lte.data(), vectors.uts.data(), vectors.ute.data()};
+    device_mask.refill(raw, nullptr);
     c.arguments.map = &device_mask.view();
     c.out.poison(), c.lse.poison();
     const auto launch = [&] { sm90::forward(c.arguments); };
     const double ms = burst(launch);
-    const double build_ms = burst([&] { device_mask.refill(vectors.view(), nullptr); });
+    const double build_ms = burst([&] { device_mask.refill(raw, nullptr); });
     const auto [out_error, lse_error] = sample_errors(c, vectors.view());
     sm90::check_workspace(c.workspace.data(), nullptr);
     const double cells = static_cast<double>(shape.rows) * static_cast<double>(shape.columns);

@@ -71,7 +71,7 @@ bool seen_through(const TileMapView& v, std::int64_t matrix, std::int32_t i, std
   const std::int32_t e = column / 8 * 4 + row % 16 / 8 * 2 + column % 2;
   EXPECT_EQ(accumulator_row(t, e), row);
   EXPECT_EQ(accumulator_column(t, e), column);
-  return (v.bitmaps[std::int64_t{bitmap} * 2 * v.block_m + t] >> e & 1U) != 0;
+  return (v.bitmaps[std::int64_t{bitmap} * 2 * v.block_m + t] >> bitmap_bit(e) & 1U) != 0;
 }
 
 void expect_equals_dense(const RawMask& mask, const HostTileMap& map, const std::string& name) {

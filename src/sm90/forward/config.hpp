@@ -10,6 +10,11 @@ namespace flashmask::sm90::forward_pass {
 
 enum class Element : std::uint8_t { bf16, f16 };
 
+/// Warps that turn intervals into visibility words, and slots between them and the consumers. Consumers are never more
+/// than `stages` blocks apart, which is why a slot needs no more than one arrival a warp.
+inline constexpr std::int32_t mask_generators = 2;
+inline constexpr std::int32_t visibility_slots = 3;
+
 struct ForwardConfig {
   std::int32_t consumers = 3;   ///< consumer warpgroups, 64 query rows each
   std::int32_t block_n = 80;    ///< key columns of a tile
@@ -43,6 +48,7 @@ constexpr void check_config() {
   static_assert(C.head_dim == 64 || C.head_dim == 128, "head_dim of the kernel is 64 or 128; others are padded");
   static_assert(C.block_n == 64 || C.block_n == 80 || C.block_n == 96 || C.block_n == 128,
                 "block_n must be a width for which wgmma.cuh has a form");
+  static_assert(C.stages <= visibility_slots, "consumers may drift by `stages` blocks");
   static_assert(C.stages >= 2, "K(j+1) and V(j) are in flight together");
   static_assert(128 * (C.producer_registers() + C.consumers * C.consumer_registers()) <= 65536,
                 "the register budgets exceed the register file: setmaxnreg would wait for ever");

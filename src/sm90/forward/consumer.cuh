@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "sm90/forward/epilogue.cuh"
+#include "sm90/forward/mask_generator.cuh"
 #include "sm90/forward/parameters.hpp"
 #include "sm90/forward/products.cuh"
 #include "sm90/forward/shared_memory.hpp"
@@ -17,17 +18,18 @@
 
 namespace flashmask::sm90::forward_pass {
 
-/// Which block a warpgroup works on, and what its rows see of it.
+/// What a warpgroup needs to know of a block.
 struct BlockView {
-  TileClass tile_class;
+  TileClass tile_class;  ///< for this warpgroup's rows
+  bool generated;        ///< the mask generators have made words for this block
   std::int32_t bitmap;
-  std::int32_t block;
 };
 
 template <ForwardConfig C>
 struct Consumer {
   using Shared = SharedMemory<C>;
   using Ring = RingPosition<C.stages>;
+  using VisibilityRing = RingPosition<visibility_slots>;
   const ForwardParameters& p;
   std::uint32_t shared;
   std::uint32_t warpgroup;  ///< 0 to consumers - 1, uniform
@@ -57,7 +59,18 @@ struct Consumer {
     std::int32_t info[4];
     ptx::load_shared_v4(shared + offsetof(Shared, block) + 16 * ring.stage, info);
     const auto classes = static_cast<std::uint32_t>(__shfl_sync(0xFFFFFFFFU, info[0], 0));
-    return {subtile_class(classes, static_cast<std::int32_t>(warpgroup)), info[1], info[2]};
+    const std::int32_t bitmap = __shfl_sync(0xFFFFFFFFU, info[1], 0);
+    return {subtile_class(classes, static_cast<std::int32_t>(warpgroup)), needs_visibility(classes, bitmap), bitmap};
+  }
+
+  /// Round robin over the warpgroups: each issues the products of a block in its turn, every block takes one turn.
+  __device__ __forceinline__ void take_turn() const {
+    if constexpr (C.take_turns) ptx::named_barrier_sync(1 + warpgroup, 256);
+  }
+  __device__ __forceinline__ void pass_turn() const {
+    if constexpr (C.take_turns) {
+      ptx::named_barrier_arrive(warpgroup + 1 == C.consumers ? 1 : warpgroup + 2, 256);
+    }
   }
 
   __device__ __forceinline__ std::uint64_t q_descriptor() const {
@@ -70,29 +83,48 @@ struct Consumer {
     return layout::mn_major_descriptor(shared + offsetof(Shared, v), C.block_n) + ring.stage * (C.kv_bytes() >> 4);
   }
 
-  /// Visibility bits of a partial block; all ones where nothing is hidden.
-  __device__ __forceinline__ std::uint64_t fetch_visibility(const BlockView& view, std::int32_t slot) const {
-    if (view.tile_class != TileClass::partial) return ~std::uint64_t{0};
-    if (view.bitmap >= 0) {
-      return __ldg(p.map.bitmaps + static_cast<std::int64_t>(view.bitmap) * (128 * C.consumers) +
-                   (ptx::thread_index() - 128));
+  /// Words of a partial block that has a bitmap, asked for before the products so that their latency passes under them.
+  __device__ __forceinline__ Visibility load_bitmap(const BlockView& view) const {
+    Visibility visibility{{~0U, ~0U}};
+    if (view.tile_class == TileClass::partial && !view.generated) {
+      const uint2 words =
+          __ldg(reinterpret_cast<const uint2*>(p.map.bitmaps) +
+                static_cast<std::int64_t>(view.bitmap) * (128 * C.consumers) + (ptx::thread_index() - 128));
+      visibility = {{words.x, words.y}};
     }
-    std::int32_t header[4];
-    ptx::load_shared_v4(shared + offsetof(Shared, tile) + 16 * slot, header);
-    const auto thread = static_cast<std::int32_t>(ptx::thread_index() - 128);
-    const std::int32_t row = header[0] * C.block_m() + accumulator_row(thread, 0);
-    return bits_from_intervals<C>(p.map, header[3] / p.map.row_tiles, row, view.block);
+    return visibility;
+  }
+
+  /// Words of a partial block without one. Takes the block's turn with the mask generators, also where the rows of this
+  /// warpgroup see all or nothing of it.
+  __device__ __forceinline__ void take_generated(const BlockView& view, VisibilityRing& place,
+                                                 Visibility& visibility) const {
+    if (!view.generated) return;
+    if (view.tile_class == TileClass::partial) {
+      wait(offsetof(Shared, full_visibility) + 8 * place.stage, place.parity, WaitSite::full_visibility);
+      std::int32_t words[2];
+      ptx::load_shared_v2(
+          shared + offsetof(Shared, visibility) + 8 * (place.stage * 128 * C.consumers + ptx::thread_index() - 128),
+          words);
+      visibility = {{static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(words[1])}};
+      __syncwarp();
+    }
+    release(offsetof(Shared, empty_visibility) + 8 * place.stage);
+    place.advance();
   }
 
   /// The first block of a sequence: nothing to overlap with yet.
   __device__ __forceinline__ void first_block(Fragments<C>& f, RowState& state, const Ring& ring, const BlockView& view,
-                                              std::int32_t slot, float growth) const {
-    const std::uint64_t bits = fetch_visibility(view, slot);
+                                              VisibilityRing& place, float growth) const {
+    Visibility visibility = load_bitmap(view);
+    take_turn();
     issue_scores<C>(f, q_descriptor(), k_descriptor(ring));
+    pass_turn();
+    take_generated(view, place, visibility);
     ptx::wgmma_wait<0>();
     f.pin_s();
     release_k(ring);
-    if (view.tile_class == TileClass::partial) apply_visibility<C>(f, bits);
+    if (view.tile_class == TileClass::partial) apply_visibility<C>(f, visibility);
     const Rescale rescale = update_maximum<C>(f, state, p.scale_log2, growth);
     exponentiate<C>(f, state, p.scale_log2);
     rescale_output<C>(f, rescale);
@@ -101,16 +133,19 @@ struct Consumer {
 
   /// The main step: scores of `next` and output of `current` in flight under the softmax of `next`.
   __device__ __forceinline__ void overlapped_block(Fragments<C>& f, RowState& state, const Ring& current,
-                                                   const Ring& next, const BlockView& view, std::int32_t slot,
+                                                   const Ring& next, const BlockView& view, VisibilityRing& place,
                                                    float growth) const {
-    const std::uint64_t bits = fetch_visibility(view, slot);
+    Visibility visibility = load_bitmap(view);
+    take_turn();
     issue_scores<C>(f, q_descriptor(), k_descriptor(next));
     wait_v(current);
     issue_output<C>(f, v_descriptor(current));
+    pass_turn();
+    take_generated(view, place, visibility);
     ptx::wgmma_wait<1>();
     f.pin_s();
     release_k(next);
-    if (view.tile_class == TileClass::partial) apply_visibility<C>(f, bits);
+    if (view.tile_class == TileClass::partial) apply_visibility<C>(f, visibility);
     const Rescale rescale = update_maximum<C>(f, state, p.scale_log2, growth);
     exponentiate<C>(f, state, p.scale_log2);
     ptx::wgmma_wait<0>();
@@ -134,13 +169,18 @@ struct Consumer {
 /// One row tile: sequences of blocks that this warpgroup sees, each pipelined, with skipped blocks between them.
 template <ForwardConfig C>
 __device__ __forceinline__ void process_row_tile(const Consumer<C>& c, Fragments<C>& f, RowState& state,
-                                                 RingPosition<C.stages>& ring, std::int32_t blocks, std::int32_t slot) {
+                                                 RingPosition<C.stages>& ring, RingPosition<visibility_slots>& place,
+                                                 std::int32_t blocks) {
   const float growth = lazy_growth_log2 / c.p.scale_log2;
   bool holds_q = true;
   while (blocks > 0) {
     c.wait_k(ring);
     BlockView view = c.view_block(ring);
     if (view.tile_class == TileClass::masked) {
+      c.take_turn();
+      c.pass_turn();
+      Visibility unused;
+      c.take_generated(view, place, unused);
       c.release_k(ring);
       c.wait_v(ring);
       c.release_v(ring);
@@ -148,14 +188,14 @@ __device__ __forceinline__ void process_row_tile(const Consumer<C>& c, Fragments
       --blocks;
       continue;
     }
-    c.first_block(f, state, ring, view, slot, growth);
+    c.first_block(f, state, ring, view, place, growth);
     while (--blocks > 0) {
       RingPosition<C.stages> next = ring;
       next.advance();
       c.wait_k(next);
       view = c.view_block(next);
       if (view.tile_class == TileClass::masked) break;
-      c.overlapped_block(f, state, ring, next, view, slot, growth);
+      c.overlapped_block(f, state, ring, next, view, place, growth);
       ring = next;
     }
     // Q goes back only after the last softmax: an earlier release lets warpgroups drift apart, which costs 2 to 8%.
@@ -173,8 +213,10 @@ template <ForwardConfig C>
 __device__ __forceinline__ void consumer(const ForwardParameters& p, std::uint32_t shared) {
   const std::uint32_t warp = __shfl_sync(0xFFFFFFFFU, ptx::thread_index() / 32, 0) - 4;
   const Consumer<C> c{p, shared, warp / 4};
+  if (warp / 4 == C.consumers - 1) c.pass_turn();  // the first turn is the first warpgroup's
   Fragments<C> f{};
   RingPosition<C.stages> ring;
+  RingPosition<visibility_slots> place;
   for (std::uint32_t tile = 0;; ++tile) {
     c.wait(offsetof(SharedMemory<C>, full_q), tile & 1U, WaitSite::full_q);
     const std::uint32_t header = shared + offsetof(SharedMemory<C>, tile) + 16 * (tile & 1U);
@@ -184,7 +226,7 @@ __device__ __forceinline__ void consumer(const ForwardParameters& p, std::uint32
 #pragma unroll
     for (std::int32_t i = 0; i < C.head_dim / 2; ++i) f.o[i] = 0.0F;
     RowState state;
-    process_row_tile<C>(c, f, state, ring, blocks, static_cast<std::int32_t>(tile & 1U));
+    process_row_tile<C>(c, f, state, ring, place, blocks);
     const auto row_tile = static_cast<std::int32_t>(ptx::load_shared_u32(header + offsetof(TileHeader, row_tile)));
     const auto unit = static_cast<std::int32_t>(ptx::load_shared_u32(header + offsetof(TileHeader, unit)));
     store_row_tile<C>(p, shared, warp, unit, row_tile * C.block_m() + static_cast<std::int32_t>(warp) * 16, state, f);

@@ -1,5 +1,6 @@
 #include "flashmask/sm90.hpp"
 #include "sm90/tile_map/device_map.hpp"
+#include "sm90/tile_map/host_map.hpp"
 
 namespace flashmask::sm90 {
 
@@ -7,8 +8,19 @@ struct DeviceMask::State {
   DeviceTileMap map;
 };
 
+namespace {
+// Bit patterns beat the mask generators wherever they fit; what does not fit is generated.
+constexpr std::int64_t bitmap_bytes = std::int64_t{128} << 20;
+
+DeviceTileMap::Options options_of(const MaskShape& shape, TileShape tile) {
+  DeviceTileMap::Options options;
+  options.capacity = default_capacity(shape, tile, bitmap_bytes);
+  return options;
+}
+}  // namespace
+
 DeviceMask::DeviceMask(const MaskShape& shape, TileShape tile)
-    : state_(std::make_unique<State>(State{DeviceTileMap(shape, tile)})) {}
+    : state_(std::make_unique<State>(State{DeviceTileMap(shape, tile, options_of(shape, tile))})) {}
 DeviceMask::~DeviceMask() = default;
 DeviceMask::DeviceMask(DeviceMask&&) noexcept = default;
 DeviceMask& DeviceMask::operator=(DeviceMask&&) noexcept = default;

@@ -7,6 +7,7 @@
 #include "sm90/forward/consumer.cuh"
 #include "sm90/forward/index_generator.cuh"
 #include "sm90/forward/loader.cuh"
+#include "sm90/forward/mask_generator.cuh"
 #include "sm90/forward/parameters.hpp"
 #include "sm90/forward/shared_memory.hpp"
 #include "sm90/ptx/fence.cuh"
@@ -28,7 +29,11 @@ __device__ __forceinline__ void initialise_barriers(std::uint32_t shared) {
   }
   for (std::uint32_t i = 0; i < queue_slots; ++i) {
     ptx::mbarrier_init(shared + offsetof(Shared, full_queue) + 8 * i, 1);
-    ptx::mbarrier_init(shared + offsetof(Shared, empty_queue) + 8 * i, 1);
+    ptx::mbarrier_init(shared + offsetof(Shared, empty_queue) + 8 * i, 1 + mask_generators);
+  }
+  for (std::uint32_t i = 0; i < visibility_slots; ++i) {
+    ptx::mbarrier_init(shared + offsetof(Shared, full_visibility) + 8 * i, mask_generators);
+    ptx::mbarrier_init(shared + offsetof(Shared, empty_visibility) + 8 * i, consumer_warps);
   }
   ptx::fence_mbarrier_init();
 }
@@ -57,6 +62,8 @@ __global__ void __launch_bounds__(Instance::config.threads(), 1)
       if (ptx::elect_one()) loader<C>(p, shared);
     } else if (warp == 1) {
       index_generator<C>(p, shared);
+    } else {
+      mask_generator<C>(p, shared, warp - 2);
     }
   } else {
     ptx::registers_increase<C.consumer_registers()>();

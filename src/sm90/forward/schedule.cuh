@@ -1,9 +1,10 @@
-// Which row tile a ticket stands for: heads in sections, inside a section the heaviest row tiles first, heads fastest.
+// Which row tile of which head a ticket stands for.
 #pragma once
 
 #include <cstdint>
 
 #include "sm90/forward/parameters.hpp"
+#include "sm90/forward/ticket.hpp"
 
 namespace flashmask::sm90::forward_pass {
 
@@ -17,12 +18,9 @@ __device__ __forceinline__ WorkItem work_item(const ForwardParameters& p, std::i
   const std::int32_t lists = p.map.batch * p.map.heads;
   WorkItem item;
   if (lists == 1) {
-    const std::int32_t section = ticket / (p.units_a_section * p.map.row_tiles);
-    const std::int32_t first = section * p.units_a_section;
-    const std::int32_t width = min(p.units_a_section, p.units - first);
-    const std::int32_t rest = ticket - first * p.map.row_tiles;
-    item.unit = first + rest % width;
-    item.row_tile = __ldg(p.map.row_order + rest / width);
+    const TicketPlace place = place_of(ticket, p.units, p.map.row_tiles, p.units_a_section);
+    item.unit = place.unit;
+    item.row_tile = __ldg(p.map.row_order + place.rank);
     item.list = item.row_tile;
     return item;
   }

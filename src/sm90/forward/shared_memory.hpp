@@ -39,6 +39,8 @@ struct SharedMemory {
   alignas(1024) std::uint8_t v[C.stages][C.kv_bytes()];
   alignas(1024) std::uint8_t out[C.q_bytes()];  ///< [warp][half][16 rows][128 bytes]
 
+  /// Visibility words of partial blocks without a bitmap, one a consumer thread (bitmap_bit() says what a bit means).
+  std::uint64_t visibility[visibility_slots][128 * C.consumers];
   QueueEntry queue[queue_slots][queue_entries];
   TileHeader queue_header[queue_slots];
   TileHeader tile[2];  ///< by tile parity: the epilogue reads it again while the next tile arrives
@@ -48,7 +50,9 @@ struct SharedMemory {
   std::uint64_t full_q, empty_q;
   std::uint64_t full_k[C.stages], empty_k[C.stages];
   std::uint64_t full_v[C.stages], empty_v[C.stages];
-  // Index generator to loader and back (one arrival each).
+  // Mask generators (one arrival each) to consumers (one arrival a warp).
+  std::uint64_t full_visibility[visibility_slots], empty_visibility[visibility_slots];
+  // Index generator (one arrival) to loader and mask generators (one arrival each).
   std::uint64_t full_queue[queue_slots], empty_queue[queue_slots];
 };
 

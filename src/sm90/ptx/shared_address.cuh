@@ -36,6 +36,11 @@ __device__ __forceinline__ void store_shared_u32(std::uint32_t address, std::uin
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
 
+/// st.shared.v2: two 32-bit words to an 8-byte aligned address.
+__device__ __forceinline__ void store_shared_v2(std::uint32_t address, std::uint32_t a, std::uint32_t b) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(a), "r"(b) : "memory");
+}
+
 /// st.shared.v4: four 32-bit words to a 16-byte aligned address.
 __device__ __forceinline__ void store_shared_v4(std::uint32_t address, std::uint32_t a, std::uint32_t b,
                                                 std::uint32_t c, std::uint32_t d) {

@@ -18,6 +18,8 @@ enum class WaitSite : std::uint32_t {
   full_queue = 7,
   empty_queue = 8,
   chunk = 9,
+  full_visibility = 10,
+  empty_visibility = 11,
   backward = 32,  ///< first number free for the backward kernel
 };
 
@@ -41,6 +43,10 @@ inline std::string describe_wait(std::uint32_t error) {
       return "loader waiting for the index generator";
     case WaitSite::empty_queue:
       return "index generator waiting for the loader";
+    case WaitSite::full_visibility:
+      return "consumer waiting for the mask generators";
+    case WaitSite::empty_visibility:
+      return "mask generator waiting for the consumers";
     case WaitSite::chunk:
       return "loader waiting for chunk " + std::to_string(error >> 8);
     case WaitSite::backward:

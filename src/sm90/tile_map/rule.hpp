@@ -103,8 +103,9 @@ struct Placement {
   return shift;
 }
 
-/// Bitmap word of thread t: bit i set iff element i of its accumulator is visible. `column(c)` gives the canonical
-/// quadruple of column c of the block; padded columns hide every row, and rows beyond the end are hidden here.
+/// Bitmap word of thread t: bit bitmap_bit(i) set iff element i of its accumulator is visible. `column(c)` gives the
+/// canonical quadruple of column c of the block; padded columns hide every row, and rows beyond the end are hidden
+/// here.
 template <typename Columns>
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint64_t bitmap_word(const TileGrid& grid, std::int32_t row_tile,
                                                                         std::int32_t t, Columns&& column) {
@@ -119,9 +120,9 @@ template <typename Columns>
     if (pair * 8 >= grid.block_n) break;
     for (std::int32_t side = 0; side < 2; ++side) {
       const HiddenRows c = column(accumulator_column(t, 4 * pair + side));
-      const std::uint32_t bit = 1U << (4 * (pair % 8) + side);
+      const std::uint32_t bit = 1U << (16 * side + pair % 8);  // bitmap_bit(4 * pair + side)
       if (has_low && !c.hides(low)) words[pair / 8] |= bit;
-      if (has_high && !c.hides(high)) words[pair / 8] |= bit << 2;
+      if (has_high && !c.hides(high)) words[pair / 8] |= bit << 8;
     }
   }
   return words[0] | std::uint64_t{words[1]} << 32;

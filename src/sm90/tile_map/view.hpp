@@ -64,6 +64,13 @@ inline constexpr std::int32_t max_block_n = 128;
       layout::accumulator_column(static_cast<std::uint32_t>(t % subtile_threads), static_cast<std::uint32_t>(i)));
 }
 
+/// Bit of a bitmap word that speaks of accumulator element i = 4 * group + 2 * (row + 8?) + (odd column?): each of the
+/// four (row, parity) combinations has a byte of eight column groups, so that a kernel makes the word of a strip of
+/// rows from column masks with one shift, mask and add a group.
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t bitmap_bit(std::int32_t i) {
+  return i / 32 * 32 + (2 * (i & 1) + (i >> 1 & 1)) * 8 + i / 4 % 8;
+}
+
 /// Passed to kernels by value; every pointer is device memory owned by a DeviceTileMap (in tests: host memory).
 ///
 /// Kernels need no ragged test besides these lists: rows beyond the end and columns beyond the end are hidden; a ragged
@@ -86,7 +93,7 @@ struct TileMapView {
   /// Canonical vectors, [batch][head][padded_columns]; columns beyond the end hide every row: (rows, 0, 0, rows).
   const std::int32_t *lts, *lte, *uts, *ute;
   std::int32_t padded_columns;  ///< a multiple of block_n and of 4 (16-byte aligned rows for bulk copies)
-  /// [bitmap][128 * subtiles]: bit i of thread t's word: element i of that thread's accumulator is visible.
+  /// [bitmap][128 * subtiles]: bit bitmap_bit(i) of thread t's word: element i of its accumulator is visible.
   const std::uint64_t* bitmaps;
 };
 
