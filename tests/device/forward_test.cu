@@ -117,6 +117,17 @@ TEST(Forward, causal_of_two_tiles) {
   check<__nv_bfloat16>({{1, 256, 256, 1, 1, 128}, named("causal", 256)}, "causal 256");
 }
 
+/// With the two above, what the sanitizers run: every role, both sources of visibility, skipped and empty tiles.
+TEST(Forward, small_masks_with_and_without_bitmaps) {
+  for (const bool bitmaps : {false, true}) {
+    Problem p{{1, 500, 500, 2, 1, 128}, named("share_question", 500)};
+    p.bitmaps = bitmaps, p.grid = 2;
+    check<__nv_bfloat16>(p, bitmaps ? "share_question 500 bitmaps" : "share_question 500 generated");
+  }
+  const masks::Packing padded({masks::Document{70}});
+  check<__nv_bfloat16>({{1, 450, 450, 1, 1, 64}, masks::causal_document({1, 1, 450, 450}, padded)}, "mostly dead rows");
+}
+
 TEST(Forward, twelve_masks) {
   for (const masks::BuilderName& builder : masks::builder_names().subspan(0, 12)) {
     for (const std::int64_t n : {1024, 1000}) {
