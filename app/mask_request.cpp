@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 
 #include "core/check.hpp"
@@ -43,16 +45,33 @@ masks::BuilderOptions options_of(const MaskRequest& request) {
   return options;
 }
 
+/// Refuses a mask that would look at documents a workload of trees does not have, or the other way round.
+void check_fits(const std::string& builder, const format::Workload& workload) {
+  static constexpr std::string_view kOfDocuments[] = {"causal_document", "document", "share_question",
+                                                      "causal_blockwise", "prefix_lm_document"};
+  const bool tree =
+      std::any_of(workload.batch.begin(), workload.batch.end(), [](const auto& row) { return !row.tree.empty(); });
+  const bool wants_documents =
+      std::find(std::begin(kOfDocuments), std::end(kOfDocuments), builder) != std::end(kOfDocuments);
+  check(!tree || !wants_documents, "--mask {} needs documents, but workload {} has trees", builder, workload.name);
+  check(tree || builder != "prefix_tree", "--mask prefix_tree needs trees, but workload {} has documents",
+        workload.name);
+}
+
 NamedMask build_workload(const MaskRequest& request, const std::string& source) {
+  // The tokens of a workload are the columns; rows are the last of them.
+  const std::int64_t tokens = request.columns.value_or(request.rows.value_or(0));
   format::Workload workload =
-      format::load_workload(source, {.rows = request.rows.value_or(0), .batch = request.batch, .seed = request.seed});
+      format::load_workload(source, {.rows = tokens, .batch = request.batch, .seed = request.seed});
   masks::BuilderOptions options = options_of(request);
   masks::BuilderOptions packed = format::builder_options(workload);
-  options.rows = packed.rows;
+  options.rows = request.columns ? request.rows.value_or(workload.rows) : workload.rows;
+  options.columns = workload.rows;
   options.batch = packed.batch;
   options.documents = std::move(packed.documents);
   options.trees = std::move(packed.trees);
   const std::string builder = request.mask.empty() ? workload.mask : request.mask;
+  check_fits(builder, workload);
   NamedMask named{fmt::format("{} of {}", builder, workload.name), builder, masks::build(builder, options), {}};
   named.workload = std::move(workload);
   return named;
@@ -94,7 +113,9 @@ void add_mask_options(CLI::App& command, MaskRequest& request) {
   command.add_option("--rows", request.rows, "Query rows (tokens); default: the workload's, else 8192")
       ->check(CLI::Range(std::int64_t{0}, format::kMaxTokens))
       ->group(sizes);
-  command.add_option("--columns", request.columns, "Key columns; default: rows. Rows are the last of the columns")
+  command
+      .add_option("--columns", request.columns,
+                  "Key columns, the tokens of a workload; default: rows. Rows are the last of the columns")
       ->check(CLI::Range(std::int64_t{0}, format::kMaxTokens))
       ->group(sizes);
   command.add_option("--batch", request.batch, "Batch rows")

@@ -60,11 +60,14 @@ void validate(const Workload& workload) {
   check(workload.rows <= kMaxTokens / batch, "batch {} x rows {} is more than the {} tokens a workload may have", batch,
         workload.rows, kMaxTokens);
   std::size_t pieces = 0;
+  bool documents = false, trees = false;
   for (std::size_t b = 0; b < workload.batch.size(); ++b) {
     const PackedRow& row = workload.batch[b];
     pieces += row.documents.size() + row.tree.size();
     check(pieces <= static_cast<std::size_t>(kMaxPieces), "more than {} documents and nodes", kMaxPieces);
-    check(row.documents.empty() || row.tree.empty(), "batch row {}: give documents or a tree, not both", b);
+    documents = documents || !row.documents.empty();
+    trees = trees || !row.tree.empty();
+    check(!documents || !trees, "batch row {}: a workload has documents or trees, not both", b);
     check(row.padding >= 0 && row.padding <= workload.rows, "batch row {}: padding {} is outside [0, rows = {}]", b,
           row.padding, workload.rows);
     const std::int64_t sum =

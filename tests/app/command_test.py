@@ -61,6 +61,8 @@ class Run(unittest.TestCase):
         self.assertTrue(self.report("--mask", "random_eviction", "--rows", "130", "--mask-heads", "4")["passed"])
         self.assertTrue(self.report("--mask", "causal", "--rows", "33", "--columns", "140")["passed"])
         self.assertTrue(self.report("--mask", "causal", "--rows", "140", "--columns", "33")["passed"])
+        report = self.report("--workload", "equal:2", "--rows", "40", "--columns", "100")  # the last 40 of 100 tokens
+        self.assertEqual(report["visible_cells"], sum(range(11, 51)))
         self.assertTrue(self.report("--mask", "full", "--rows", "0")["passed"])
         self.assertTrue(self.report("--mask", "full", "--rows", "5", "--columns", "0")["passed"])
 
@@ -165,6 +167,8 @@ class BadInput(unittest.TestCase):
         (["run", "--rows", "99999999999999999999"], "--rows"),
         (["run", "--rows", "ten"], "--rows"),
         (["run", "--rows", "100", "--workload", "pack:8192"], "8192"),
+        (["run", "--mask", "prefix_tree", "--workload", "equal:3"], "--mask prefix_tree needs trees"),
+        (["run", "--mask", "document", "--workload", "tree:2,2,16"], "--mask document needs documents"),
         (["run", "--seed", "-1"], "--seed"),
         (["run", "--threads", "-2"], "--threads"),
         (["run", "--unknown"], "--unknown"),

@@ -166,6 +166,8 @@ TEST(WorkloadFile, errors_name_the_place_the_value_and_what_is_allowed) {
   EXPECT_TRUE(contains(error(R"("batch":[])"), "\"rows\" is missing"));
   EXPECT_TRUE(contains(error(R"("rows":5,"batch":[])"), "batch must be in [1"));
   EXPECT_TRUE(contains(error(R"("rows":5,"batch":[{"documents":[5],"tree":[{"length":5}]}])"), "not both"));
+  EXPECT_TRUE(contains(error(R"("rows":5,"batch":[{"documents":[5]},{"tree":[{"length":5}]}])"),
+                       "batch row 1: a workload has"));
   EXPECT_TRUE(contains(error(R"("rows":5,"batch":[{"documents":[{"length":5,"prefix":6}]}])"), "prefix 6 is outside"));
   EXPECT_TRUE(contains(error(R"("rows":5,"batch":[{"documents":[{"length":5,"prefix":1,"answers":[3]}]}])"),
                        "prefix + answers = 4"));
