@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "balance/bounds.hpp"
+#include "balance/hierarchy.hpp"
 #include "balance/layouts.hpp"
 #include "balance/solver.hpp"
 #include "balance/starts.hpp"
@@ -32,7 +33,11 @@ Found search(const Workload& workload, const balancing::Instance& in, const Bala
   }
   balancing::SolveOptions solve{.seed = options.seed, .steps = options.steps, .proof_steps = options.proof_steps};
   if (options.time_budget) solve.deadline = balancing::Budget::Clock::now() + *options.time_budget;
-  const balancing::Solution best = balancing::solve(in, solve);
+  balancing::Solution best = balancing::solve(in, solve);
+  if (workload.nodes > 1 && !workload.needs.empty()) {
+    balancing::improve_traffic(
+        in, workload.needs, {.nodes = workload.nodes, .epsilon_millionths = options.epsilon_millionths}, solve, best);
+  }
   return {best.state.rank_of(), best.bound, best.method};
 }
 

@@ -154,6 +154,18 @@ TEST(Cases, B12_one_assignment_serves_full_and_window_layers) {
   EXPECT_EQ(plan.peak(), 40);
 }
 
+TEST(Cases, B13_balance_without_traffic_between_nodes) {
+  const Workload w = cells(causal_documents({8, 8}), 2, 4, 2);
+  const Plan plan = balance(w);
+  EXPECT_EQ(plan.peak(), 18);
+  EXPECT_EQ(plan.traffic().inter_chunks, 0);
+  EXPECT_LE(plan.traffic().total_chunks(), 6);
+  EXPECT_EQ(plan.record().inbound, (List{0, 0}));
+  const Plan dual = balance(w, {.kind = PlanKind::dual_chunk});
+  EXPECT_EQ(dual.loads()[0], 18);
+  EXPECT_EQ(dual.traffic().total_chunks(), 12);
+}
+
 TEST(Cases, B14_the_contiguous_owner_is_chunk_over_chunks_per_rank) {
   const Plan plan = plan_of(List(32, 1), 4, PlanKind::contiguous);
   EXPECT_EQ(plan.rank_of_chunk(31), 3);

@@ -1,0 +1,19 @@
+// HCC: traffic between nodes first, then IPO inside every node, then a repair across nodes.
+#pragma once
+
+#include "balance/solver.hpp"
+
+namespace flashmask::balancing {
+
+struct HierarchyOptions {
+  std::int64_t nodes = 1;
+  std::int64_t epsilon_millionths = 0;
+  std::int64_t steps = 0;  ///< chunk moves of stage 2; 0: a default from the size
+};
+
+/// Lowers the worst node's inbound traffic of `flat` (the plan that ignores nodes) while every rank stays within
+/// (1 + epsilon) * max(bound, average). Returns false, leaving `flat` alone, when nothing is gained.
+bool improve_traffic(const Instance& instance, std::span<const NeedSets> needs, const HierarchyOptions& options,
+                     const SolveOptions& solve, Solution& flat);
+
+}  // namespace flashmask::balancing

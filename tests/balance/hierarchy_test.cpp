@@ -1,0 +1,90 @@
+// Traffic between nodes: incremental counts, what stage 2 may spend, what it must leave alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "balance/families.hpp"
+#include "balance/node_traffic.hpp"
+#include "balance/state.hpp"
+#include "balance/traffic.hpp"
+#include "flashmask/builders.hpp"
+
+namespace flashmask::balancing {
+namespace {
+
+NeedSets random_needs(Random& random, std::int64_t batch, std::int64_t chunks, std::int64_t weight) {
+  NeedSets need(batch, chunks, weight);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t i = 0; i < chunks; ++i) {
+      for (std::int64_t j = 0; j < chunks; ++j) {
+        if (random.below(5) == 0) need.add(b, i, j);
+      }
+    }
+  }
+  return need;
+}
+
+TEST(Hierarchy, inbound_counts_after_any_moves_equal_a_fresh_count) {
+  Random random(31);
+  for (const std::int64_t chunks : {5, 64, 130}) {
+    const NeedSets needs[] = {random_needs(random, 2, chunks, 3), random_needs(random, 1, chunks, 1)};
+    const std::int64_t nodes = 3;
+    std::vector<std::int32_t> node_of(static_cast<std::size_t>(chunks));
+    for (auto& n : node_of) n = static_cast<std::int32_t>(random.below(3));
+    NodeTraffic traffic(needs, nodes, node_of);
+    for (int move = 0; move < 200; ++move) {
+      const std::size_t c = random.below(static_cast<std::uint64_t>(chunks));
+      const auto to = static_cast<std::int32_t>(random.below(3));
+      if (to == node_of[c]) continue;
+      node_of[c] = to;
+      traffic.move(static_cast<std::int32_t>(c), to);
+      if (move % 20 != 0) continue;
+      // One rank a node: ranks are nodes.
+      const std::vector<std::int64_t> ranks(node_of.begin(), node_of.end());
+      const auto fresh = count_traffic(needs, ranks, nodes, nodes, chunks, 1);
+      for (std::int64_t n = 0; n < nodes; ++n) {
+        ASSERT_EQ(traffic.inbound(n), fresh.inbound[static_cast<std::size_t>(n)]) << "move " << move;
+      }
+    }
+  }
+}
+
+TEST(Hierarchy, stage_2_spends_at_most_epsilon_and_saves_traffic) {
+  for (const Family family : {Family::causal_document_8k, Family::causal_document_32k, Family::prefix_lm_16k}) {
+    std::int64_t before = 0, after = 0;
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      Workload w = family_workload(family, 128 << 10, 16, 2, 77 + seed);
+      const Plan plan = balance(w);
+      EXPECT_LE(plan.gap(), 0.01) << to_string(family) << " seed " << seed;
+      EXPECT_GE(plan.peak(), plan.lower_bound());
+      const auto worst = [](const Plan& p) {
+        return *std::max_element(p.record().inbound.begin(), p.record().inbound.end());
+      };
+      after += worst(plan);
+      NeedSets need = w.needs[0];
+      w.needs.clear();
+      const Plan flat = balance(w);
+      const auto report = count_traffic({&need, 1}, flat.assignment(), 16, 2, w.columns, w.chunk);
+      before += *std::max_element(report.inbound.begin(), report.inbound.end());
+    }
+    EXPECT_LE(after * 10, before * 7) << to_string(family);
+  }
+}
+
+TEST(Hierarchy, a_full_causal_mask_spends_no_epsilon) {
+  const ColumnMask mask = masks::causal({.rows = 128 << 10, .columns = 128 << 10});
+  const WeightedMask masks[] = {{&mask, 1}};
+  const WorkloadOptions options{.chunk = 1024, .ranks = 16, .nodes = 2};
+  const Plan plan = balance(make_workload(masks, options));
+  EXPECT_TRUE(plan.proven_optimal()) << plan.peak() << " above " << plan.lower_bound();
+}
+
+TEST(Hierarchy, nodes_may_have_different_numbers_of_ranks) {
+  Workload w = family_workload(Family::causal_document_8k, 128 << 10, 10, 3, 5);
+  const Plan plan = balance(w);
+  EXPECT_LE(plan.gap(), 0.02);
+  EXPECT_EQ(plan.record().inbound.size(), 3U);
+}
+
+}  // namespace
+}  // namespace flashmask::balancing
