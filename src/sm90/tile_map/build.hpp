@@ -40,7 +40,8 @@ struct BuildArrays {
   std::int32_t* bitmap_block;  ///< column block of each bitmap
   std::int32_t* bitmaps_used;  ///< one number
   std::uint64_t* bitmaps;
-  MapCounts* counts;  ///< [2]: of the row lists, of the column lists
+  std::int32_t* order;  ///< row lists, then column lists, each heaviest first; null: sorted by another kernel
+  MapCounts* counts;    ///< [2]: of the row lists, of the column lists
 
   [[nodiscard]] FLASHMASK_HOST_DEVICE std::int32_t row_lists() const { return matrices * grid.row_tiles; }
   [[nodiscard]] FLASHMASK_HOST_DEVICE std::int32_t column_lists() const { return matrices * grid.column_blocks; }
