@@ -10,17 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "attention/tolerance.hpp"
 #include "flashmask/attention.hpp"
 
 namespace flashmask::device {
-
-/// Distance from |x| to the next larger value of the type.
-inline double ulp(double x, DType dtype) {
-  const int fraction_bits = dtype == DType::bf16 ? 7 : dtype == DType::f16 ? 10 : 23;
-  const int least_exponent = dtype == DType::f16 ? -14 : -126;
-  if (x == 0 || !std::isfinite(x)) return std::ldexp(1.0, least_exponent - fraction_bits);
-  return std::ldexp(1.0, std::max(std::ilogb(x), least_exponent) - fraction_bits);
-}
 
 struct Comparison {
   double worst = 0;      ///< largest absolute error
@@ -37,23 +30,14 @@ inline Comparison compare(const std::string& name, const std::vector<double>& go
     c.text = name + ": " + std::to_string(got.size()) + " values for " + std::to_string(exact.size());
     return c;
   }
-  double largest = 0, naive_error = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const bool same = std::isfinite(exact[i]) ? std::isfinite(got[i]) : got[i] == exact[i];
-    if (!same) {
-      c.text = name + "[" + std::to_string(i) + "] is " + std::to_string(got[i]) + ", not " + std::to_string(exact[i]);
-      return c;
-    }
-    if (!std::isfinite(exact[i])) continue;
-    largest = std::max(largest, std::abs(exact[i]));
-    naive_error = std::max(naive_error, std::abs(naive[i] - exact[i]));
-    const double error = std::abs(got[i] - exact[i]);
-    if (error > c.worst || c.at < 0) c.worst = error, c.at = static_cast<std::int64_t>(i);
-  }
-  c.allowed = 2 * naive_error + 4 * ulp(largest, dtype);
-  if (c.worst > c.allowed) {
-    c.text = name + "[" + std::to_string(c.at) + "] is " + std::to_string(got[c.at]) + ", not " +
-             std::to_string(exact[c.at]) + ": off by " + std::to_string(c.worst) + ", allowed " +
+  const Deviation d = deviation(got, exact);
+  c.worst = d.error, c.at = d.index;
+  double largest = 0;
+  for (const double x : exact) largest = std::isfinite(x) ? std::max(largest, std::abs(x)) : largest;
+  c.allowed = 2 * deviation(naive, exact).error + 4 * ulp(largest, dtype);
+  if (!(c.worst <= c.allowed)) {
+    c.text = name + "[" + std::to_string(d.index) + "] is " + std::to_string(d.got) + ", not " +
+             std::to_string(d.expected) + ": off by " + std::to_string(d.error) + ", allowed " +
              std::to_string(c.allowed);
   }
   return c;

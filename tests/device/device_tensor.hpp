@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -21,6 +22,12 @@ namespace flashmask::device {
 
 inline void require(cudaError_t status, const char* call) {
   if (status != cudaSuccess) throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(status));
+}
+
+/// A count that a slow run (under a sanitizer, say) may lower.
+inline int count_from_environment(const char* name, int usual) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? usual : std::atoi(text);
 }
 
 /// `size` elements of device memory; every byte 0xff at first, which is NaN in bf16, fp16, float and double.

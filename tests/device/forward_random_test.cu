@@ -17,8 +17,8 @@ using flashmask::testing::random_attention_shape;
 using flashmask::testing::random_family_mask;
 using flashmask::testing::RawMask;
 
-constexpr int draws = 2000;
-constexpr int repeats = 1000;
+const int draws = count_from_environment("FLASHMASK_DEVICE_DRAWS", 2000);
+const int repeats = count_from_environment("FLASHMASK_DEVICE_REPEATS", 1000);
 
 std::string describe(int n, const AttentionShape& s, std::int64_t mask_heads) {
   return "draw " + std::to_string(n) + ": batch " + std::to_string(s.batch) + " rows " + std::to_string(s.rows) +

@@ -121,7 +121,7 @@ std::string describe(int n, const MaskShape& s, TileShape t) {
 }
 
 TEST(DeviceTileMap, equals_the_host_mirror_bit_by_bit_on_2000_random_masks) {
-  for (int n = 0; n < 2000; ++n) {
+  for (int n = 0; n < device::count_from_environment("FLASHMASK_DEVICE_DRAWS", 2000); ++n) {
     Random random(n);
     const MaskShape shape{random.integer(1, 2), random.integer(1, 3), random_length(random, 700),
                           random_length(random, 700)};
@@ -210,7 +210,8 @@ TEST(DeviceTileMap, repeated_refills_of_two_maps_on_two_streams_do_not_mix) {
   cudaStream_t sa, sb;
   require(cudaStreamCreateWithFlags(&sa, cudaStreamNonBlocking), "cudaStreamCreate");
   require(cudaStreamCreateWithFlags(&sb, cudaStreamNonBlocking), "cudaStreamCreate");
-  for (int n = 0; n < 200; ++n) ma.refill(pointers(va), sa), mb.refill(pointers(vb), sb);
+  for (int n = 0; n < device::count_from_environment("FLASHMASK_DEVICE_REPEATS", 1000); ++n)
+    ma.refill(pointers(va), sa), mb.refill(pointers(vb), sb);
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   ASSERT_NO_FATAL_FAILURE(expect_equal(ma, HostTileMap::build(a.view(), tile, ma.capacity()), "stream a"));
   ASSERT_NO_FATAL_FAILURE(expect_equal(mb, HostTileMap::build(b.view(), tile, mb.capacity()), "stream b"));

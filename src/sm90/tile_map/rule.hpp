@@ -103,6 +103,12 @@ struct Placement {
   return shift;
 }
 
+/// HiddenRows::hides as one expression without short cuts: as branches they cost three times the comparisons.
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr bool hides_branch_free(const HiddenRows& c, std::int32_t row) {
+  return (static_cast<int>(row >= c.lts) & static_cast<int>(row < c.lte)) |
+         (static_cast<int>(row >= c.uts) & static_cast<int>(row < c.ute));
+}
+
 /// Bitmap word of thread t: bit bitmap_bit(i) set iff element i of its accumulator is visible. `column(c)` gives the
 /// canonical quadruple of column c of the block; padded columns hide every row, and rows beyond the end are hidden
 /// here.
@@ -111,7 +117,8 @@ template <typename Columns>
                                                                         std::int32_t t, Columns&& column) {
   const std::int32_t low = row_tile * grid.block_m + accumulator_row(t, 0);
   const std::int32_t high = low + (accumulator_row(t, 2) - accumulator_row(t, 0));
-  const bool has_low = low < grid.rows, has_high = high < grid.rows;
+  constexpr std::uint32_t low_bits = 0x00ff00ffU;  // elements of the upper of the thread's two rows
+  const std::uint32_t has_rows = (low < grid.rows ? low_bits : 0U) | (high < grid.rows ? low_bits << 8 : 0U);
   std::uint32_t words[2] = {0, 0};
 #if defined(__CUDA_ARCH__)
 #pragma unroll
@@ -121,11 +128,11 @@ template <typename Columns>
     for (std::int32_t side = 0; side < 2; ++side) {
       const HiddenRows c = column(accumulator_column(t, 4 * pair + side));
       const std::uint32_t bit = 1U << (16 * side + pair % 8);  // bitmap_bit(4 * pair + side)
-      if (has_low && !c.hides(low)) words[pair / 8] |= bit;
-      if (has_high && !c.hides(high)) words[pair / 8] |= bit << 8;
+      words[pair / 8] |= hides_branch_free(c, low) ? 0U : bit;
+      words[pair / 8] |= hides_branch_free(c, high) ? 0U : bit << 8;
     }
   }
-  return words[0] | std::uint64_t{words[1]} << 32;
+  return (words[0] & has_rows) | std::uint64_t{words[1] & has_rows} << 32;
 }
 
 /// What one build found, exact; 64-bit because tile counts pass 2^31 on real jobs.
