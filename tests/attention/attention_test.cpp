@@ -132,6 +132,16 @@ TEST(Attention, a_nan_query_poisons_its_own_row_alone) {
   }
 }
 
+TEST(Attention, rows_on_both_sides_of_two_runs_are_seen) {
+  const AttentionShape shape{.rows = 200, .columns = 150, .query_heads = 1, .kv_heads = 1, .head_dim = 8};
+  ColumnMask mask({1, 1, 200, 150});
+  for (std::int32_t j = 0; j < 150; ++j) mask.set(0, 0, j, {100 + j / 3, 151 + j / 9, j / 7, 50 + j / 4});
+  Call call(shape, mask, DType::f32);
+  call.run();
+  testing::expect_matches_oracle(call);
+  testing::expect_count_probe(call);
+}
+
 TEST(Attention, large_scores_do_not_overflow) {
   Call call = small_call();
   call.scale = 1e4F;
