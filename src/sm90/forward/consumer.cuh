@@ -39,7 +39,7 @@ struct Consumer {
   }
   /// One arrival a warp.
   __device__ __forceinline__ void release(std::uint32_t barrier) const {
-    if (ptx::lane_index() == 0) ptx::mbarrier_arrive(shared + barrier);
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared + barrier);
   }
   __device__ __forceinline__ void wait_k(const Ring& ring) const {
     wait(offsetof(Shared, full_k) + 8 * ring.stage, ring.parity, WaitSite::full_k);
@@ -115,7 +115,7 @@ struct Consumer {
 
   /// The first block of a sequence: nothing to overlap with yet.
   __device__ __forceinline__ void first_block(Fragments<C>& f, RowState& state, const Ring& ring, const BlockView& view,
-                                              VisibilityRing& place, float growth) const {
+                                              VisibilityRing& place) const {
     Visibility visibility = load_bitmap(view);
     take_turn();
     issue_scores<C>(f, q_descriptor(), k_descriptor(ring));
@@ -125,16 +125,16 @@ struct Consumer {
     f.pin_s();
     release_k(ring);
     if (view.tile_class == TileClass::partial) apply_visibility<C>(f, visibility);
-    const Rescale rescale = update_maximum<C>(f, state, p.scale_log2, growth);
-    exponentiate<C>(f, state, p.scale_log2);
-    rescale_output<C>(f, rescale);
-    convert_probabilities<C>(f);
+    raise_maximum<C>(f, state, p.scale_log2);
+    const BlockSums sums = exponentiate<C>(f, state, p.scale_log2);
+    state.sum[0] += sums.row[0];
+    state.sum[1] += sums.row[1];
   }
 
   /// The main step: scores of `next` and output of `current` in flight under the softmax of `next`.
   __device__ __forceinline__ void overlapped_block(Fragments<C>& f, RowState& state, const Ring& current,
-                                                   const Ring& next, const BlockView& view, VisibilityRing& place,
-                                                   float growth) const {
+                                                   const Ring& next, const BlockView& view,
+                                                   VisibilityRing& place) const {
     Visibility visibility = load_bitmap(view);
     take_turn();
     issue_scores<C>(f, q_descriptor(), k_descriptor(next));
@@ -146,15 +146,11 @@ struct Consumer {
     f.pin_s();
     release_k(next);
     if (view.tile_class == TileClass::partial) apply_visibility<C>(f, visibility);
-    const Rescale rescale = update_maximum<C>(f, state, p.scale_log2, growth);
-    exponentiate<C>(f, state, p.scale_log2);
     ptx::wgmma_wait<0>();
-    f.pin_s();
     f.pin_p();
     f.pin_o();
     release_v(current);
-    convert_probabilities<C>(f);
-    rescale_output<C>(f, rescale);
+    softmax<C>(f, state, p.scale_log2);
   }
 
   __device__ __forceinline__ void last_output(Fragments<C>& f, const Ring& ring) const {
@@ -171,7 +167,6 @@ template <ForwardConfig C>
 __device__ __forceinline__ void process_row_tile(const Consumer<C>& c, Fragments<C>& f, RowState& state,
                                                  RingPosition<C.stages>& ring, RingPosition<visibility_slots>& place,
                                                  std::int32_t blocks) {
-  const float growth = lazy_growth_log2 / c.p.scale_log2;
   bool holds_q = true;
   while (blocks > 0) {
     c.wait_k(ring);
@@ -188,14 +183,14 @@ __device__ __forceinline__ void process_row_tile(const Consumer<C>& c, Fragments
       --blocks;
       continue;
     }
-    c.first_block(f, state, ring, view, place, growth);
+    c.first_block(f, state, ring, view, place);
     while (--blocks > 0) {
       RingPosition<C.stages> next = ring;
       next.advance();
       c.wait_k(next);
       view = c.view_block(next);
       if (view.tile_class == TileClass::masked) break;
-      c.overlapped_block(f, state, ring, next, view, place, growth);
+      c.overlapped_block(f, state, ring, next, view, place);
       ring = next;
     }
     // Q goes back only after the last softmax: an earlier release lets warpgroups drift apart, which costs 2 to 8%.

@@ -36,7 +36,7 @@ __device__ __forceinline__ void store_row_tile(const ForwardParameters& p, std::
     const std::int32_t row = first_row + static_cast<std::int32_t>(lane / 4) + 8 * r;
     if (lane % 4 == 0 && row < p.rows) {
       p.lse[static_cast<std::int64_t>(unit) * p.rows + row] =
-          sees_nothing ? negative_infinity : fmaf(state.maximum[r], p.scale, __logf(sum));
+          sees_nothing ? -__builtin_huge_valf() : fmaf(state.maximum[r], p.scale, __logf(sum));
     }
   }
   // The previous tile's store must have read this warp's staging rows.

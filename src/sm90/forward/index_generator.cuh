@@ -89,12 +89,13 @@ __device__ __forceinline__ void queue_row_tile(const ForwardParameters& p, Queue
 template <ForwardConfig C>
 __device__ __forceinline__ void index_generator(const ForwardParameters& p, std::uint32_t shared) {
   QueueWriter<C> queue{shared, &p.workspace->error, {}};
+  const std::int32_t heavy = heavy_ranks(p);
   auto ticket = static_cast<std::int32_t>(blockIdx.x);
   while (ticket < p.tickets) {
     // Drawn one tile ahead: the atomic's latency passes behind this tile.
     std::int32_t next = 0;
     if (ptx::lane_index() == 0) next = static_cast<std::int32_t>(atomicAdd(&p.workspace->tickets, 1U) + gridDim.x);
-    queue_row_tile<C>(p, queue, work_item(p, ticket));
+    queue_row_tile<C>(p, queue, work_item(p, ticket, heavy));
     ticket = __shfl_sync(0xFFFFFFFFU, next, 0);
   }
   queue.acquire();

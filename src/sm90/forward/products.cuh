@@ -72,11 +72,4 @@ __device__ __forceinline__ void issue_output(Fragments<C>& f, std::uint64_t v) {
   ptx::wgmma_commit();
 }
 
-/// P = S rounded to the input type. Neighbouring accumulators already stand as the A operand wants them.
-template <ForwardConfig C>
-__device__ __forceinline__ void convert_probabilities(Fragments<C>& f) {
-#pragma unroll
-  for (std::int32_t i = 0; i < C.block_n / 4; ++i) f.p[i] = pack<C>(f.s[2 * i], f.s[2 * i + 1]);
-}
-
 }  // namespace flashmask::sm90::forward_pass

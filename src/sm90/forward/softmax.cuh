@@ -1,9 +1,9 @@
-// Online softmax in registers. Maxima are in raw score units; probabilities are 2^(score * scale_log2 - max *
-// scale_log2).
+// Online softmax in registers. Maxima are in raw score units; probabilities are 2^((score - maximum) * scale_log2).
 //
-// Lazy rescale: the old maximum is kept until a row grew by more than 2^8 (in probabilities), which is exact after the
-// division by the sum and spares the rescale of O. The test needs only each thread's own maximum, so in the common case
-// no shuffle runs at all.
+// The maximum is only a reference: any value gives the same result after the division by the sum, as long as nothing
+// overflows. So a block is exponentiated against the maximum of earlier blocks, and only if a thread's sum over the
+// block shows that some row has outgrown it, the true maximum is taken, O rescaled and the block done again (its scores
+// are still in their registers). In the common case no maximum is computed and nothing is shuffled.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,21 @@
 
 namespace flashmask::sm90::forward_pass {
 
-inline constexpr float negative_infinity = -__builtin_huge_valf();
-inline constexpr float lazy_growth_log2 = 8.0F;
+/// Maximum of a row that has seen nothing: finite, so that hidden scores (-inf) give 0, and so low that the first
+/// visible score gives infinity and asks for the true maximum.
+inline constexpr float nothing_seen = -1e30F;
+/// A thread's sum over a block above which the maximum is raised; keeps probabilities far inside fp16, too.
+inline constexpr float largest_block_sum = 1024.0F;
 
 /// Two rows a thread: `lane / 4` and `lane / 4 + 8` of the warp's 16.
 struct RowState {
-  float maximum[2] = {negative_infinity, negative_infinity};
+  float maximum[2] = {nothing_seen, nothing_seen};
   float sum[2] = {0.0F, 0.0F};  ///< of this thread's columns; summed over the quad in the epilogue
 };
 
-/// Factors that O must be multiplied by before the next product; `needed` is uniform in the warp.
-struct Rescale {
-  bool needed = false;
-  float factor[2] = {1.0F, 1.0F};
+/// Sums of the probabilities of one block over this thread's columns.
+struct BlockSums {
+  float row[2];
 };
 
 __device__ __forceinline__ float quad_maximum(float x) {
@@ -32,52 +34,55 @@ __device__ __forceinline__ float quad_maximum(float x) {
   return fmaxf(x, __shfl_xor_sync(0xFFFFFFFFU, x, 2));
 }
 
-/// Raises the maxima if some row of the warp grew too much.
+/// P = probabilities of S, rounded to the input type; S keeps its scores. Neighbouring accumulators already stand as
+/// the A operand of the next product wants them.
 template <ForwardConfig C>
-__device__ __forceinline__ Rescale update_maximum(const Fragments<C>& f, RowState& state, float scale_log2,
-                                                  float growth) {
+__device__ __forceinline__ BlockSums exponentiate(Fragments<C>& f, const RowState& state, float scale_log2) {
+  const float offset[2] = {-state.maximum[0] * scale_log2, -state.maximum[1] * scale_log2};
+  BlockSums sums{{0.0F, 0.0F}};
+#pragma unroll
+  for (std::int32_t i = 0; i < C.block_n / 2; i += 2) {
+    const std::int32_t r = i >> 1 & 1;
+    const float low = ptx::exp2_approx(fmaf(f.s[i], scale_log2, offset[r]));
+    const float high = ptx::exp2_approx(fmaf(f.s[i + 1], scale_log2, offset[r]));
+    sums.row[r] += low;
+    sums.row[r] += high;
+    f.p[i / 2] = pack<C>(low, high);
+  }
+  return sums;
+}
+
+/// Takes the true maxima of what was seen so far, and rescales O and the sums to them. No product may be in flight.
+template <ForwardConfig C>
+__device__ __forceinline__ void raise_maximum(Fragments<C>& f, RowState& state, float scale_log2) {
   float local[2] = {f.s[0], f.s[2]};
 #pragma unroll
   for (std::int32_t i = 1; i < C.block_n / 2; ++i) {
     if (i != 2) local[i >> 1 & 1] = fmaxf(local[i >> 1 & 1], f.s[i]);
   }
-  Rescale rescale;
-  const bool grew = local[0] - growth > state.maximum[0] || local[1] - growth > state.maximum[1];
-  rescale.needed = __any_sync(0xFFFFFFFFU, grew);
-  if (rescale.needed) {
-#pragma unroll
-    for (std::int32_t r = 0; r < 2; ++r) {
-      const float raised = fmaxf(state.maximum[r], quad_maximum(local[r]));
-      // A row that has seen nothing keeps -inf; its sum and output are zero and stay so.
-      rescale.factor[r] =
-          raised == negative_infinity ? 1.0F : ptx::exp2_approx((state.maximum[r] - raised) * scale_log2);
-      state.maximum[r] = raised;
-      state.sum[r] *= rescale.factor[r];
-    }
-  }
-  return rescale;
-}
-
-/// S becomes probabilities; their sums go to the row state.
-template <ForwardConfig C>
-__device__ __forceinline__ void exponentiate(Fragments<C>& f, RowState& state, float scale_log2) {
-  float offset[2];
+  float factor[2];
 #pragma unroll
   for (std::int32_t r = 0; r < 2; ++r) {
-    offset[r] = state.maximum[r] == negative_infinity ? 0.0F : -state.maximum[r] * scale_log2;
+    const float raised = fmaxf(state.maximum[r], quad_maximum(local[r]));
+    factor[r] = ptx::exp2_approx((state.maximum[r] - raised) * scale_log2);
+    state.maximum[r] = raised;
+    state.sum[r] *= factor[r];
   }
 #pragma unroll
-  for (std::int32_t i = 0; i < C.block_n / 2; ++i) {
-    f.s[i] = ptx::exp2_approx(fmaf(f.s[i], scale_log2, offset[i >> 1 & 1]));
-    state.sum[i >> 1 & 1] += f.s[i];
-  }
+  for (std::int32_t i = 0; i < C.head_dim / 2; ++i) f.o[i] *= factor[i >> 1 & 1];
 }
 
+/// P and the row state of the block whose scores are in S.
 template <ForwardConfig C>
-__device__ __forceinline__ void rescale_output(Fragments<C>& f, const Rescale& rescale) {
-  if (!rescale.needed) return;
-#pragma unroll
-  for (std::int32_t i = 0; i < C.head_dim / 2; ++i) f.o[i] *= rescale.factor[i >> 1 & 1];
+__device__ __forceinline__ void softmax(Fragments<C>& f, RowState& state, float scale_log2) {
+  BlockSums sums = exponentiate<C>(f, state, scale_log2);
+  const bool outgrown = !(fmaxf(sums.row[0], sums.row[1]) <= largest_block_sum);
+  if (__any_sync(0xFFFFFFFFU, outgrown)) {
+    raise_maximum<C>(f, state, scale_log2);
+    sums = exponentiate<C>(f, state, scale_log2);
+  }
+  state.sum[0] += sums.row[0];
+  state.sum[1] += sums.row[1];
 }
 
 }  // namespace flashmask::sm90::forward_pass

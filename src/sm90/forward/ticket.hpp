@@ -1,7 +1,8 @@
 // From a ticket to (head, rank of the row tile): the order in which a mask's row tiles are drawn.
 //
-// Heads go in sections, so that enough row tiles in flight share the K and V of a head; inside a section the heaviest row
-// tiles come first, heads fastest.
+// Heads go in sections whose K and V fit into L2; inside a section the heaviest row tiles come first, heads fastest.
+// Where a mask has a few very heavy row tiles, these come first for all heads, then the rest section by section: else
+// those of the last section would start when everything else is nearly done.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +17,17 @@ struct TicketPlace {
   friend constexpr bool operator==(const TicketPlace&, const TicketPlace&) = default;
 };
 
-/// `ticket` in [0, units * row_tiles), `section` >= 1 units.
+/// `ticket` in [0, units * row_tiles), `section` >= 1 units, `heavy` in [0, row_tiles) ranks that go ahead.
 FLASHMASK_HOST_DEVICE constexpr TicketPlace place_of(std::int32_t ticket, std::int32_t units, std::int32_t row_tiles,
-                                                     std::int32_t section) {
-  const std::int32_t start = ticket / (section * row_tiles) * section;
+                                                     std::int32_t section, std::int32_t heavy) {
+  const bool ahead = ticket < units * heavy;
+  const std::int32_t first = ahead ? 0 : heavy;
+  const std::int32_t ranks = ahead ? heavy : row_tiles - heavy;
+  const std::int32_t in_band = ticket - units * first;
+  const std::int32_t start = in_band / (section * ranks) * section;
   const std::int32_t width = units - start < section ? units - start : section;
-  const std::int32_t in_section = ticket - start * row_tiles;
-  return {start + in_section % width, in_section / width};
+  const std::int32_t in_section = in_band - start * ranks;
+  return {start + in_section % width, first + in_section / width};
 }
 
 }  // namespace flashmask::sm90::forward_pass
