@@ -1,0 +1,31 @@
+// An independent look at a plan: plain loops, nothing shared with the search that made it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "flashmask/balance.hpp"
+
+namespace flashmask::balancing {
+
+/// How the lower bound was confirmed.
+enum class BoundCheck : std::uint8_t {
+  recomputed,  ///< a target one below it was refuted again by one of the published arguments
+  enumerated,  ///< a target one below it was refuted again by trying every assignment (at most 15 chunks)
+  trusted,     ///< it rests on a complete search that is too long to repeat here
+};
+std::string_view to_string(BoundCheck check);
+
+struct Verification {
+  std::vector<std::string> findings;  ///< what is wrong, one sentence each; empty: nothing
+  BoundCheck bound = BoundCheck::trusted;
+  bool against_masks = false;  ///< loads and need sets were recomputed from masks
+  [[nodiscard]] bool passed() const { return findings.empty(); }
+};
+
+/// Checks that every chunk is owned once and counts differ by one at most, recomputes rank loads, peak, bound and
+/// traffic from the record alone and, when `masks` are given, chunk loads and need sets from them under `options`.
+Verification verify(const PlanRecord& record, std::span<const WeightedMask> masks, const WorkloadOptions& options);
+
+}  // namespace flashmask::balancing

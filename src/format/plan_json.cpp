@@ -1,0 +1,261 @@
+#include "format/plan_json.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "core/check.hpp"
+#include "format/fields.hpp"
+
+namespace flashmask::format {
+namespace {
+
+using core::fail;
+
+constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMostChunks = 1 << 22;
+constexpr std::int64_t kMostNeedWords = std::int64_t{1} << 24;  // 128 MiB of need sets over all masks of a file
+
+/// One row of a need set as [begin, end, begin, end, ...].
+Json::Integers runs_of(std::span<const std::uint64_t> row) {
+  Json::Integers runs;
+  for (std::size_t w = 0; w < row.size(); ++w) {
+    for (std::uint64_t bits = row[w]; bits != 0;) {
+      const int low = std::countr_zero(bits);
+      const int length = std::countr_one(bits >> low);
+      const std::int64_t begin = static_cast<std::int64_t>(64 * w) + low;
+      if (!runs.empty() && runs.back() == begin) {
+        runs.back() = begin + length;
+      } else {
+        runs.push_back(begin);
+        runs.push_back(begin + length);
+      }
+      bits = low + length == 64 ? 0 : bits & (~std::uint64_t{0} << (low + length));
+    }
+  }
+  return runs;
+}
+
+Json needs_json(const NeedSets& need) {
+  Json::Array rows;
+  for (std::int64_t b = 0; b < need.batch; ++b) {
+    Json::Array row;
+    for (std::int64_t i = 0; i < need.chunks; ++i) row.emplace_back(runs_of(need.row(b, i)));
+    rows.emplace_back(std::move(row));
+  }
+  Json value;
+  value.set("weight", need.weight).set("rows", std::move(rows));
+  return value;
+}
+
+/// Names of an enumeration, looked up with to_string.
+template <typename Enum, std::size_t N>
+Enum named(Fields& fields, std::string_view key, const std::array<Enum, N>& values) {
+  const std::string text = fields.string(key);
+  std::string known;
+  for (const Enum value : values) {
+    if (text == to_string(value)) return value;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", to_string(value));
+  }
+  fail(ErrorCode::io, "{}: {} is none of {}", fields.path_of(key), printable(text), known);
+}
+
+Json::Integers integers(Fields& fields, std::string_view key, std::size_t most) {
+  const Json& value = fields.required(key);
+  if (value.integers() == nullptr && !(value.array() != nullptr && value.array()->empty())) {
+    fail(ErrorCode::io, "{}: expected an array of integers, got {}", fields.path_of(key), value.kind());
+  }
+  const Json::Integers* list = value.integers();
+  if (list == nullptr) return {};
+  if (list->size() > most) fail(ErrorCode::io, "{}: {} entries, at most {}", fields.path_of(key), list->size(), most);
+  return *list;
+}
+
+double number(const Json& value, const std::string& path) {
+  if (value.number() != nullptr) return *value.number();
+  if (value.integer() != nullptr) return static_cast<double>(*value.integer());
+  fail(ErrorCode::io, "{}: expected a number, got {}", path, value.kind());
+}
+
+std::uint64_t hexadecimal(const std::string& text, const std::string& path) {
+  std::uint64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (text.size() != 16 || status != std::errc{} || end != text.data() + text.size()) {
+    fail(ErrorCode::io, "{}: {} is not 16 hexadecimal digits", path, printable(text));
+  }
+  return value;
+}
+
+void parse_row(const Json& value, const std::string& path, NeedSets& need, std::int64_t b, std::int64_t i) {
+  if (value.array() != nullptr && value.array()->empty()) return;
+  const Json::Integers* runs = value.integers();
+  if (runs == nullptr || runs->size() % 2 != 0) {
+    fail(ErrorCode::io, "{}: expected an even number of integers, got {}", path, value.kind());
+  }
+  std::int64_t last = -1;
+  for (std::size_t k = 0; k < runs->size(); k += 2) {
+    const std::int64_t begin = (*runs)[k], end = (*runs)[k + 1];
+    if (begin <= last || end <= begin || end > need.chunks) {
+      fail(ErrorCode::io, "{}: the run [{}, {}) is empty, out of order or outside [0, {})", path, begin, end,
+           need.chunks);
+    }
+    for (std::int64_t j = begin; j < end; ++j) need.add(b, i, j);
+    last = end;
+  }
+}
+
+NeedSets parse_needs(const Json& value, const std::string& path, std::int64_t chunks, std::int64_t& words_left) {
+  Fields fields(value, path);
+  const std::int64_t weight = fields.integer("weight", {1, 1'000'000});
+  const Json& rows = fields.required("rows");
+  fields.finish();
+  if (rows.array() == nullptr) {
+    fail(ErrorCode::io, "{}: expected an array, got {}", fields.path_of("rows"), rows.kind());
+  }
+  const std::int64_t batch = static_cast<std::int64_t>(rows.array()->size());
+  const std::int64_t words = chunks * ((chunks + 63) / 64);
+  if (words > 0 && batch > words_left / words) {
+    fail(ErrorCode::io, "{}: {} batch rows of {} chunks are more need sets than a file may hold", path, batch, chunks);
+  }
+  words_left -= batch * words;
+  NeedSets need(batch, chunks, weight);
+  std::int64_t b = 0;
+  for_each_at(rows, fields.path_of("rows"), 1 << 20, [&](const Json& row, const std::string& at) {
+    const bool none = row.integers() != nullptr && row.integers()->empty();
+    if (!none && (row.array() == nullptr || static_cast<std::int64_t>(row.array()->size()) != chunks)) {
+      fail(ErrorCode::io, "{}: expected an array of {} rows, got {}", at, chunks, row.kind());
+    }
+    if (none && chunks != 0) fail(ErrorCode::io, "{}: expected {} rows, got none", at, chunks);
+    std::int64_t i = 0;
+    if (row.array() != nullptr) {
+      for (const Json& runs : *row.array()) parse_row(runs, fmt::format("{}[{}]", at, i), need, b, i), ++i;
+    }
+    ++b;
+  });
+  return need;
+}
+
+/// Members that follow from the rest: refused when they say something else.
+void check_derived(Fields& fields, const Plan& plan) {
+  for (const auto& [key, expected] : {std::pair{"imbalance", plan.imbalance()}, std::pair{"gap", plan.gap()}}) {
+    const Json* value = fields.optional(key);
+    if (value == nullptr) continue;
+    const double given = number(*value, fields.path_of(key));
+    if (!(std::abs(given - expected) <= 1e-9 * std::max(1.0, expected))) {
+      fail(ErrorCode::io, "{}: {} but the loads give {}", fields.path_of(key), given, expected);
+    }
+  }
+  const std::optional<std::string> digest = fields.optional_string("digest");
+  if (digest && hexadecimal(*digest, fields.path_of("digest")) != plan.digest()) {
+    fail(ErrorCode::io, "{}: {} but the content gives {:016x}", fields.path_of("digest"), printable(*digest),
+         plan.digest());
+  }
+}
+
+}  // namespace
+
+Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us) {
+  const PlanRecord& r = plan.record();
+  Json value;
+  value.set("format", "flashmask.plan").set("version", kVersion);
+  value.set("kind", to_string(r.kind)).set("unit", to_string(r.unit));
+  value.set("columns", r.columns).set("chunk", r.chunk).set("ranks", r.ranks).set("nodes", r.nodes);
+  value.set("peak", r.peak).set("lower_bound", r.lower_bound).set("bound_by", to_string(r.bound_by));
+  value.set("proven_optimal", r.proven_optimal).set("method", to_string(r.method));
+  value.set("imbalance", plan.imbalance()).set("gap", plan.gap());
+  value.set("epsilon", static_cast<double>(r.epsilon_millionths) / 1e6);
+  value.set("seed", fmt::format("{:016x}", r.seed));
+  if (time_us) value.set("time_us", *time_us);
+  value.set("assignment", r.assignment).set("loads", r.loads);
+  value.set("inbound_chunks", r.inbound).set("outbound_chunks", r.outbound);
+  Json traffic;
+  traffic.set("inter_chunks", r.traffic.inter_chunks).set("intra_chunks", r.traffic.intra_chunks);
+  traffic.set("inter_rows", r.traffic.inter_rows).set("intra_rows", r.traffic.intra_rows);
+  value.set("traffic", std::move(traffic));
+  value.set("chunk_loads", r.chunk_loads).set("speeds", r.speeds);
+  Json::Array needs;
+  for (const NeedSets& need : r.needs) needs.push_back(needs_json(need));
+  value.set("needs", std::move(needs));
+  value.set("digest", fmt::format("{:016x}", plan.digest()));
+  return value;
+}
+
+Plan parse_plan(std::string_view text, std::string_view source) {
+  const Json value = parse_json(text, source);
+  Fields fields(value, std::string(source));
+  fields.header("flashmask.plan", kVersion);
+  PlanRecord r;
+  r.kind = named(fields, "kind",
+                 std::array{PlanKind::hcc_ipo, PlanKind::contiguous, PlanKind::dual_chunk,
+                            PlanKind::per_document_dual_chunk, PlanKind::lpt});
+  r.unit = named(fields, "unit", std::array{WorkUnit::bare, WorkUnit::cells, WorkUnit::tiles});
+  r.columns = fields.integer("columns", {0, std::int64_t{1} << 40});
+  r.chunk = fields.integer("chunk", {1, std::int64_t{1} << 30});
+  r.ranks = fields.integer("ranks", {1, 1 << 16});
+  r.nodes = fields.integer("nodes", {1, r.ranks});
+  r.peak = fields.integer("peak", {0, kMost});
+  r.lower_bound = fields.integer("lower_bound", {0, kMost});
+  r.bound_by = named(fields, "bound_by",
+                     std::array{BoundBy::average, BoundBy::pigeonhole, BoundBy::covering, BoundBy::incompatible,
+                                BoundBy::residue, BoundBy::search});
+  const Json& proven = fields.required("proven_optimal");
+  if (proven.boolean() == nullptr) {
+    fail(ErrorCode::io, "{}: expected true or false, got {}", fields.path_of("proven_optimal"), proven.kind());
+  }
+  r.proven_optimal = *proven.boolean();
+  r.method = named(fields, "method",
+                   std::array{PlanMethod::layout, PlanMethod::lpt, PlanMethod::bldm, PlanMethod::pairs,
+                              PlanMethod::triples, PlanMethod::exact, PlanMethod::hierarchy});
+  const double epsilon = number(fields.required("epsilon"), fields.path_of("epsilon"));
+  if (!(epsilon >= 0 && epsilon <= 1))
+    fail(ErrorCode::io, "{}: {} is not in [0, 1]", fields.path_of("epsilon"), epsilon);
+  r.epsilon_millionths = std::llround(epsilon * 1e6);
+  r.seed = hexadecimal(fields.string("seed"), fields.path_of("seed"));
+  fields.optional_integer("time_us", {0, kMost});
+  r.assignment = integers(fields, "assignment", kMostChunks);
+  r.loads = integers(fields, "loads", 1 << 16);
+  r.inbound = integers(fields, "inbound_chunks", 1 << 16);
+  r.outbound = integers(fields, "outbound_chunks", 1 << 16);
+  Fields traffic(fields.required("traffic"), fields.path_of("traffic"));
+  r.traffic = {traffic.integer("inter_chunks", {0, kMost}), traffic.integer("intra_chunks", {0, kMost}),
+               traffic.integer("inter_rows", {0, kMost}), traffic.integer("intra_rows", {0, kMost})};
+  traffic.finish();
+  r.chunk_loads = integers(fields, "chunk_loads", kMostChunks);
+  r.speeds = integers(fields, "speeds", 1 << 16);
+  std::int64_t words_left = kMostNeedWords;
+  const std::int64_t chunks = static_cast<std::int64_t>(r.assignment.size());
+  const Json& needs = fields.required("needs");
+  if (!(needs.integers() != nullptr && needs.integers()->empty())) {
+    for_each_at(needs, fields.path_of("needs"), 1024, [&](const Json& need, const std::string& path) {
+      r.needs.push_back(parse_needs(need, path, chunks, words_left));
+    });
+  }
+  const Plan plan(std::move(r));
+  check_derived(fields, plan);
+  fields.finish();
+  return plan;
+}
+
+DirectionCosts parse_calibration(std::string_view text, std::string_view source) {
+  const Json value = parse_json(text, source);
+  Fields fields(value, std::string(source));
+  fields.header("flashmask.calibration", kVersion);
+  DirectionCosts costs;
+  for (const auto& [key, direction] : {std::pair{"forward", &costs.forward}, std::pair{"backward", &costs.backward}}) {
+    const Json* given = fields.optional(key);
+    if (given == nullptr) continue;
+    Fields one(*given, fields.path_of(key));
+    direction->partial = one.integer("partial", {0, 1'000'000'000});
+    direction->unmasked = one.integer("unmasked", {0, 1'000'000'000});
+    one.finish();
+  }
+  fields.finish();
+  return costs;
+}
+
+}  // namespace flashmask::format

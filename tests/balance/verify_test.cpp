@@ -1,0 +1,102 @@
+// The independent verifier: agrees with every plan kind, and notices every single change.
+#include "balance/verify.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "balance/families.hpp"
+#include "flashmask/builders.hpp"
+
+namespace flashmask::balancing {
+namespace {
+
+const WorkloadOptions kOptions{
+    .chunk = 1024, .ranks = 16, .nodes = 2, .costs = {{13, 10}, {33, 25}}, .backward_weight = 1};
+
+TEST(Verify, plans_of_every_kind_pass_against_their_masks) {
+  const ColumnMask documents = family_mask(Family::causal_document_8k, 64 << 10, 3);
+  const ColumnMask prefix = family_mask(Family::prefix_lm_16k, 64 << 10, 4);
+  const WeightedMask masks[] = {{&documents, 3}, {&prefix, 1}};
+  Workload w = make_workload(masks, kOptions);
+  w.documents = {32 << 10, 32 << 10};
+  for (const PlanKind kind : {PlanKind::hcc_ipo, PlanKind::contiguous, PlanKind::dual_chunk,
+                              PlanKind::per_document_dual_chunk, PlanKind::lpt}) {
+    const Verification v = verify(balance(w, {.kind = kind}).record(), masks, kOptions);
+    EXPECT_TRUE(v.passed()) << to_string(kind) << ": " << v.findings.front();
+    EXPECT_TRUE(v.against_masks);
+  }
+  WorkloadOptions cells = kOptions;
+  cells.unit = WorkUnit::cells;
+  const Verification v = verify(balance(make_workload(masks, cells)).record(), masks, cells);
+  EXPECT_TRUE(v.passed()) << v.findings.front();
+}
+
+TEST(Verify, bounds_of_every_kind_are_confirmed) {
+  int seen[6] = {};
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    Workload w;
+    w.ranks = 4 + static_cast<std::int64_t>(seed % 13);
+    w.loads = seed % 3 == 0   ? uniform_loads(w.ranks * 4, 1000, seed)
+              : seed % 3 == 1 ? family_workload(Family::prefix_lm_16k, w.ranks << 13, w.ranks, 1, seed).loads
+                              : uniform_loads(w.ranks * 3 + 2, 9, seed);
+    if (seed % 5 == 0) w.loads[0] = 20'000 + static_cast<std::int64_t>(seed);
+    const Plan plan = balance(w);
+    const Verification v = verify(plan.record(), {}, {});
+    EXPECT_TRUE(v.passed()) << "seed " << seed << ": " << v.findings.front();
+    if (plan.record().bound_by != BoundBy::search) {
+      EXPECT_EQ(v.bound, BoundCheck::recomputed) << seed;
+    }
+    ++seen[static_cast<std::size_t>(plan.record().bound_by)];
+  }
+  EXPECT_GT(seen[static_cast<std::size_t>(BoundBy::average)], 0);
+  EXPECT_GT(seen[static_cast<std::size_t>(BoundBy::pigeonhole)], 0);
+  EXPECT_GT(seen[static_cast<std::size_t>(BoundBy::residue)], 0);
+}
+
+TEST(Verify, every_single_lie_is_found) {
+  const ColumnMask mask = family_mask(Family::causal_document_8k, 64 << 10, 5);
+  const WeightedMask masks[] = {{&mask, 1}};
+  const PlanRecord good = balance(make_workload(masks, kOptions)).record();
+  ASSERT_TRUE(verify(good, masks, kOptions).passed());
+  const auto caught = [&](auto&& change) {
+    PlanRecord bad = good;
+    change(bad);
+    return !verify(bad, masks, kOptions).passed();
+  };
+  EXPECT_TRUE(caught([](PlanRecord& r) { r.assignment[0] = 99; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) { r.assignment[0] = (r.assignment[0] + 1) % 16; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) { r.chunk_loads[3] += 1; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) { std::swap(r.loads[0], r.loads[1]), r.loads[0] += 1; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) { r.peak += 1; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) { r.lower_bound = r.peak + 1; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) { r.proven_optimal = !r.proven_optimal; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) { r.needs[0].bits[5] ^= 4; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) { r.inbound[0] -= 1; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) { r.traffic.intra_chunks += 1; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) { r.nodes = 4; }));
+  // Other masks or costs than the plan was made for.
+  const ColumnMask other = family_mask(Family::causal_document_8k, 64 << 10, 6);
+  const WeightedMask wrong[] = {{&other, 1}};
+  EXPECT_FALSE(verify(good, wrong, kOptions).passed());
+  WorkloadOptions dearer = kOptions;
+  dearer.costs.forward.partial += 1;
+  EXPECT_FALSE(verify(good, masks, dearer).passed());
+}
+
+TEST(Verify, a_bound_above_the_optimum_is_refuted) {
+  Workload w;
+  w.loads = {10, 9, 9, 7, 7, 6, 5, 3, 1};
+  w.ranks = 3;
+  PlanRecord r = balance(w, {.kind = PlanKind::lpt}).record();
+  ASSERT_EQ(r.peak, 21);
+  r.lower_bound = 21;  // claims that LPT was optimal
+  r.proven_optimal = true;
+  r.bound_by = BoundBy::search;
+  const Verification v = verify(r, {}, {});
+  EXPECT_EQ(v.bound, BoundCheck::enumerated);
+  EXPECT_FALSE(v.passed());
+}
+
+}  // namespace
+}  // namespace flashmask::balancing

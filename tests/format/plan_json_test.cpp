@@ -1,0 +1,106 @@
+// Plan files: round trip, refusals by field, hostile texts.
+#include "format/plan_json.hpp"
+
+#include <gtest/gtest.h>
+
+#include "balance/families.hpp"
+#include "format/errors.hpp"
+
+namespace flashmask::format {
+namespace {
+
+using balancing::Family;
+
+Plan example(std::int64_t nodes) {
+  flashmask::Workload w = balancing::family_workload(Family::causal_document_8k, 20 << 10, 4, nodes, 11);
+  w.speeds = {100, 100, 90, 100};
+  return balance(w, {.epsilon_millionths = 12'345, .seed = ~std::uint64_t{0}});
+}
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(PlanJson, a_plan_survives_the_round_trip_bit_by_bit) {
+  for (const std::int64_t nodes : {1, 2}) {
+    const Plan plan = example(nodes);
+    const std::string text = plan_json(plan, 17).dump();
+    const Plan read = parse_plan(text, "plan.json");
+    EXPECT_EQ(read, plan) << first_difference(read, plan);
+    EXPECT_EQ(read.digest(), plan.digest());
+    EXPECT_EQ(plan_json(read, 17).dump(), text);
+  }
+  flashmask::Workload none;
+  none.ranks = 2;
+  const Plan empty = balance(none);
+  EXPECT_EQ(parse_plan(plan_json(empty).dump(), "empty"), empty);
+}
+
+TEST(PlanJson, what_a_reader_relies_on_is_there) {
+  const Json value = plan_json(example(2), 17);
+  for (const char* key : {"peak", "lower_bound", "proven_optimal", "method", "imbalance", "assignment", "loads",
+                          "inbound_chunks", "epsilon", "unit", "time_us"}) {
+    EXPECT_NE(value.find(key), nullptr) << key;
+  }
+  EXPECT_EQ(*value.find("epsilon")->number(), 0.012345);
+}
+
+TEST(PlanJson, a_file_that_lies_is_refused_by_the_field) {
+  const Plan plan = example(2);
+  const std::string good = plan_json(plan).dump();
+  const auto error = [](const std::string& text) { return error_of([&] { parse_plan(text, "p"); }); };
+  EXPECT_TRUE(contains(error(replaced(good, "\"version\": 1", "\"version\": 2")), "version"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"kind\": \"hcc_ipo\"", "\"kind\": \"magic\"")), "kind: \"magic\""));
+  EXPECT_TRUE(contains(error(replaced(good, "\"ranks\": 4", "\"ranks\": 3")), "loads"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"peak\": ", "\"peak\": 1")), "peak"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"imbalance\": 1.", "\"imbalance\": 0.")), "imbalance"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"assignment\": [", "\"assignment\": [7, ")), "needs"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"inter_chunks\": ", "\"inter_chunks\": 9")), "traffic"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"peak\"", "\"extra\": 1, \"peak\"")), "extra"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"seed\": \"f", "\"seed\": \"x")), "seed"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"seed\": \"f", "\"seed\": \"e")), "digest"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"epsilon\": 0.0", "\"epsilon\": 7.0")), "epsilon"));
+}
+
+TEST(PlanJson, every_prefix_and_every_changed_byte_is_parsed_or_refused) {
+  const Plan plan = example(2);
+  const std::string good = plan_json(plan).dump(0);
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    for (const char c : {'\0', '9', '-', '[', '"'}) {
+      std::string changed = good;
+      changed[i] = c;
+      try {
+        // What is accepted says the same as before: nothing a reader relies on can change unnoticed.
+        const Plan read = parse_plan(changed, "changed");
+        ASSERT_EQ(read, plan) << "byte " << i;
+      } catch (const Error&) {
+      }
+    }
+    EXPECT_NE(error_of([&] { parse_plan(good.substr(0, i), "prefix"); }), "");
+  }
+}
+
+TEST(PlanJson, huge_claims_cost_nothing) {
+  std::string text = plan_json(example(1)).dump();
+  text = replaced(text, "\"columns\": 20480", "\"columns\": 1099511627776");
+  EXPECT_NE(error_of([&] { parse_plan(text, "p"); }), "");
+}
+
+TEST(Calibration, costs_are_read_by_direction_and_strictly) {
+  const DirectionCosts costs = parse_calibration(
+      R"({"format":"flashmask.calibration","version":1,"backward":{"partial":2800,"unmasked":2600}})", "c");
+  EXPECT_EQ(costs.forward.partial, DirectionCosts{}.forward.partial);
+  EXPECT_EQ(costs.backward.partial, 2800);
+  EXPECT_EQ(costs.backward.unmasked, 2600);
+  EXPECT_TRUE(contains(error_of([] {
+                         parse_calibration(
+                             R"({"format":"flashmask.calibration","version":1,"forward":{"partial":-1,"unmasked":1}})",
+                             "c");
+                       }),
+                       "forward: partial"));
+}
+
+}  // namespace
+}  // namespace flashmask::format
