@@ -10,6 +10,7 @@
 
 #include "core/check.hpp"
 #include "core/dtype.hpp"
+#include "core/element.hpp"
 #include "report.hpp"
 
 namespace flashmask::app {
@@ -46,6 +47,7 @@ std::size_t element_count(std::int64_t batch, std::int64_t positions, std::int64
 
 Tensor::Tensor(std::int64_t batch, std::int64_t positions, std::int64_t heads, std::int64_t dim, DType dtype)
     : strides_(bshd_strides(positions, heads, dim)),
+      dim_(dim),
       dtype_(dtype),
       size_(static_cast<std::int64_t>(element_count(batch, positions, heads, dim))),
       bytes_(static_cast<std::size_t>(size_) * size_of(dtype)) {}
@@ -79,17 +81,14 @@ void Tensor::poison() {
   std::fill(bytes_.begin(), bytes_.end(), std::uint8_t{0xff});
 }  // a NaN in every dtype
 
-double Tensor::at(std::int64_t batch, std::int64_t position, std::int64_t head, std::int64_t dim) const {
-  const std::uint8_t* from =
-      bytes_.data() + static_cast<std::size_t>(index(batch, position, head, dim)) * size_of(dtype_);
-  if (dtype_ == DType::f32) {
-    float value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
+void Tensor::keep_component(std::int64_t dim) {
+  for (std::int64_t i = 0; i < size_; ++i) {
+    if (i % dim_ != dim) store(i, 0);
   }
-  std::uint16_t half;
-  std::memcpy(&half, from, sizeof half);
-  return dtype_ == DType::f16 ? core::f16_to_float(half) : core::bf16_to_float(half);
+}
+
+double Tensor::at(std::int64_t batch, std::int64_t position, std::int64_t head, std::int64_t dim) const {
+  return core::element(view(), batch, position, head, dim);
 }
 
 void Tensor::set(std::int64_t batch, std::int64_t position, std::int64_t head, std::int64_t dim, double value) {

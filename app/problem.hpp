@@ -17,6 +17,8 @@ class Tensor {
   /// Roughly normal values with standard deviation 1; the same for a seed whatever the dtype, up to rounding.
   void fill_random(std::uint64_t seed, std::uint64_t stream);
   void fill_zero();
+  /// Zeroes all components of every head but one.
+  void keep_component(std::int64_t dim);
   /// Every element a NaN.
   void poison();
 
@@ -35,6 +37,7 @@ class Tensor {
                                    std::int64_t dim) const;
 
   std::array<std::int64_t, 4> strides_;
+  std::int64_t dim_;
   DType dtype_;
   std::int64_t size_;
   std::vector<std::uint8_t> bytes_;

@@ -1,7 +1,7 @@
 // `flashmask run`: the main job. Masked attention, forward and backward, on a packed batch, proved exact.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <array>
 
 #include "attention_options.hpp"
 #include "command.hpp"
@@ -51,20 +51,27 @@ Json tflops_json(const Work& work, const Times& times) {
   return value;
 }
 
-Json report_json(const Options& options, const NamedMask& named, const TileMap& map, const Problem& problem,
-                 const Verification& verification, const Times& times) {
+/// Members "errors" and "tolerances" {out, lse, dq, dk, dv}; null where nothing was compared.
+void set_errors(Json& value, const std::array<OutputCheck, 5>& checks) {
   Json errors, tolerances;
   for (std::size_t i = 0; i < kOutputs.size(); ++i) {
-    const OutputCheck& check = verification.outputs[i];
-    errors.set(kOutputs[i], check.checked ? Json(check.error) : Json());
-    tolerances.set(kOutputs[i], check.checked ? Json(check.tolerance) : Json());
+    errors.set(kOutputs[i], checks[i].checked ? Json(checks[i].error) : Json());
+    tolerances.set(kOutputs[i], checks[i].checked ? Json(checks[i].tolerance) : Json());
   }
+  value.set("errors", std::move(errors)).set("tolerances", std::move(tolerances));
+}
+
+Json report_json(const Options& options, const NamedMask& named, const TileMap& map, const Problem& problem,
+                 const Verification& verification, const Times& times) {
   Json::Array failures;
   for (const std::string& failure : verification.failures) failures.emplace_back(failure);
   Json value;
   value.set("passed", verification.passed()).set("check", options.check).set("sampled", verification.sampled);
   value.set("coverage", verification.coverage).set("failures", std::move(failures));
-  value.set("errors", std::move(errors)).set("tolerances", std::move(tolerances));
+  set_errors(value, verification.outputs);
+  Json probe;
+  set_errors(probe, verification.probe);
+  value.set("probe", std::move(probe));
   value.set("mask", named.name).set("mask_heads", named.mask.shape().heads);
   value.set("digest", fmt::format("{:016x}", named.mask.digest()));
   value.set("shape", shape_json(problem.shape, problem.q.dtype()));
@@ -94,14 +101,19 @@ void print_report(const NamedMask& named, const TileMap& map, const Problem& pro
   sheet.add("forward", pass_text(work.element, work.tile, times.forward));
   sheet.add("backward", pass_text(kBackwardFactor * work.element, kBackwardFactor * work.tile, times.backward));
   fmt::print("{}\n", sheet.text());
-  Table table({"output", "max error", "tolerance", ""});
+  Table table({"output", "float64 error", "tolerance", "", "probe error", "tolerance", ""});
+  bool any = false;
   for (std::size_t i = 0; i < kOutputs.size(); ++i) {
-    const OutputCheck& check = verification.outputs[i];
-    if (!check.checked) continue;
-    table.add({kOutputs[i], fmt::format("{:.3e}", check.error), fmt::format("{:.3e}", check.tolerance),
-               check.error <= check.tolerance ? "ok" : "WRONG"});
+    std::vector<std::string> row{kOutputs[i]};
+    for (const OutputCheck& check : {verification.outputs[i], verification.probe[i]}) {
+      any = any || check.checked;
+      row.push_back(check.checked ? fmt::format("{:.3e}", check.error) : "-");
+      row.push_back(check.checked ? fmt::format("{:.3e}", check.tolerance) : "-");
+      row.emplace_back(!check.checked ? "" : check.error <= check.tolerance ? "ok" : "WRONG");
+    }
+    table.add(std::move(row));
   }
-  if (verification.outputs[0].checked || verification.outputs[1].checked) fmt::print("{}\n", table.text());
+  if (any) fmt::print("{}\n", table.text());
   fmt::print("checked   {}\n", verification.coverage);
   for (const std::string& failure : verification.failures) fmt::print("WRONG     {}\n", failure);
   fmt::print("{} (verified in {})\n", verification.passed() ? "PASSED" : "FAILED", duration(times.verify));
@@ -109,7 +121,6 @@ void print_report(const NamedMask& named, const TileMap& map, const Problem& pro
 
 Verification verify(Problem& problem, const Options& options) {
   Verification verification;
-  for (OutputCheck& check : verification.outputs) check.error = check.tolerance = std::nan("");
   verify_everywhere(problem, verification);
   std::string coverage = "all outputs written, finite, zero where nothing is seen";
   if (options.check == "oracle") {
@@ -118,8 +129,8 @@ Verification verify(Problem& problem, const Options& options) {
     coverage += "; float64 oracle on " + verification.coverage;
   }
   if (options.check != "none") {
-    verify_probe(problem, verification);
-    coverage += "; visible columns counted in every row of every head";
+    verify_probe(problem, options.request.seed + 1, verification);
+    coverage += "; probes with uniform weights in every row and column of every head";
   }
   verification.coverage = std::move(coverage);
   return verification;
@@ -171,8 +182,9 @@ void add_run(CLI::App& parent, int& exit_code) {
   add_tile_options(*command, options->tile);
   const std::string group = "What to check and to print";
   command
-      ->add_option("--check", options->check,
-                   "oracle: float64 and the count probe; probe: the count probe alone; none: only that all is written")
+      ->add_option(
+          "--check", options->check,
+          "oracle: float64 and the probes; probe: the probes alone (docs/command.md); none: only that all is written")
       ->check(CLI::IsMember({"oracle", "probe", "none"}))
       ->capture_default_str()
       ->group(group);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "attention/tolerance.hpp"
+#include "attention/uniform.hpp"
 #include "cpu/reference.hpp"
 #include "report.hpp"
 
@@ -50,6 +51,21 @@ void append_tensor(Comparison& comparison, const Tensor& tensor, const Attention
   for (const std::int64_t position : positions) {
     comparison.places.push_back(fmt::format("batch row {}, head {}, {} {}", batch, head, axis, position));
     for (std::int64_t d = 0; d < shape.head_dim; ++d) comparison.got.push_back(tensor.at(batch, position, head, d));
+  }
+}
+
+void conclude_probe(Output output, const uniform::Finding& worst, Verification& verification) {
+  verification.probe[output] = {worst.error, worst.allowed, true};
+  if (worst.passed()) return;
+  const std::string place = fmt::format("batch row {}, head {}, {} {}", worst.batch, worst.head,
+                                        output == kDk || output == kDv ? "column" : "row", worst.position);
+  if (output == kLse) {
+    verification.failures.push_back(fmt::format("count probe at {}: {:.3f} columns counted, the mask shows {:.0f}",
+                                                place, std::exp(worst.got), std::exp(worst.expected)));
+  } else {
+    verification.failures.push_back(fmt::format(
+        "probe of {} at {}, element {}: got {:.9g}, the closed form says {:.9g}: off by {:.3g}, allowed {:.3g}",
+        kOutputs[output], place, worst.dim, worst.got, worst.expected, worst.error, worst.allowed));
   }
 }
 
@@ -195,45 +211,21 @@ void verify_oracle(Problem& problem, const Sample& sample, Verification& verific
                         sample.columns.size(), s.columns, sample.kv_heads.size(), s.batch * s.kv_heads);
 }
 
-void verify_probe(Problem& problem, Verification& verification) {
-  const AttentionShape& s = problem.shape;
-  Tensor zero(s.batch, s.rows, s.query_heads, s.head_dim, problem.q.dtype());
-  zero.fill_zero();
-  Tensor out = problem.out;
-  out.poison();
-  std::vector<float> lse(problem.lse.size(), std::numeric_limits<float>::quiet_NaN());
-  ForwardArguments arguments = problem.forward_arguments();
-  arguments.q = zero.view();
-  arguments.out = out.view();
-  arguments.lse = lse.data();
-  forward(arguments);
-
-  const auto counts = all_row_counts(*problem.mask.mask);
-  const std::int64_t mask_heads = problem.mask.mask->shape().heads;
-  const std::int64_t per_mask = s.query_heads / mask_heads;
-  OutputCheck probe{0, 0, true};
-  std::string first;
-  std::size_t at = 0;
-  for (std::int64_t b = 0; b < s.batch; ++b) {
-    for (std::int64_t h = 0; h < s.query_heads; ++h) {
-      const auto& row_counts = counts[static_cast<std::size_t>(b * mask_heads + h / per_mask)];
-      for (std::int64_t i = 0; i < s.rows; ++i, ++at) {
-        const auto count = static_cast<double>(row_counts[static_cast<std::size_t>(i)]);
-        const double expected = std::log(count);  // -inf for a row that sees nothing
-        const double distance = lse[at] == expected ? 0 : std::abs(lse[at] - expected);
-        const double error = std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
-        const double allowed = count == 0 ? 0 : 4 * ulp(std::max(1.0, expected), DType::f32);
-        probe.tolerance = std::max(probe.tolerance, allowed);
-        probe.error = std::max(probe.error, error);
-        if (error <= allowed || !first.empty()) continue;
-        first = fmt::format(
-            "count probe at batch row {}, head {}, row {}: exp(LSE) = {:.3f}, but the mask shows {} columns", b, h, i,
-            std::exp(static_cast<double>(lse[at])), count);
-      }
-    }
-  }
-  if (!first.empty()) verification.failures.push_back(first);
-  if (!verification.outputs[kLse].checked) verification.outputs[kLse] = probe;
+void verify_probe(const Problem& problem, std::uint64_t seed, Verification& verification) {
+  const auto run =
+      [&](auto prepare,
+          std::initializer_list<std::pair<Output, uniform::Finding (*)(const BackwardArguments&)>> checks) {
+        Problem probe(problem.shape, problem.q.dtype(), *problem.mask.mask, *problem.mask.map, problem.threads, seed);
+        prepare(probe);
+        probe.run_forward();
+        probe.run_backward();
+        for (const auto& [output, check] : checks)
+          conclude_probe(output, check(probe.backward_arguments()), verification);
+      };
+  run([](Problem& probe) { probe.q.fill_zero(), probe.dout.keep_component(0); },
+      {{kLse, uniform::check_lse}, {kOut, uniform::check_out}, {kDq, uniform::check_dq}});
+  run([](Problem& probe) { probe.k.fill_zero(), probe.v.keep_component(0); },
+      {{kDk, uniform::check_dk}, {kDv, uniform::check_dv}});
 }
 
 }  // namespace flashmask::app

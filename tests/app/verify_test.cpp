@@ -37,7 +37,7 @@ class VerifyTest : public ::testing::Test {
     Verification verification;
     verify_everywhere(problem_, verification);
     verify_oracle(problem_, choose_sample(shape_, mask_, kBudget, 0), verification);
-    verify_probe(problem_, verification);
+    verify_probe(problem_, 8, verification);
     return verification;
   }
 };
@@ -107,7 +107,7 @@ TEST_F(VerifyTest, the_probe_finds_a_tile_map_of_another_mask) {
   const TileMap wrong = TileMap::build(other, {64, 64});
   Problem problem(shape_, DType::bf16, long_first, wrong, 1, 7);
   Verification verification;
-  verify_probe(problem, verification);
+  verify_probe(problem, 8, verification);
   EXPECT_FALSE(verification.passed());
   EXPECT_TRUE(mentions(verification, "count probe at batch row 0, head 0, row 64"))
       << (verification.failures.empty() ? "nothing" : verification.failures[0]);
