@@ -7,18 +7,17 @@ the change; CI runs `device_record.py --check`, which fails when the kernel sour
   device_record.py --check [--root DIR]      compare the tree with the record (no GPU needed)
   device_record.py --hash [--root DIR]       print the hash over every source that ends up in a kernel
   device_record.py --run --binaries DIR [--output FILE] [--only REGEX] [--timeout SECONDS]
-                                             run every device_*_test and sm90_* in DIR and every bench/peer_*.py, write
+                                             run every device_*_test in DIR and the benchmarks of the list below, write
                                              the record. A record of the same sources and GPU is added to, so a long run
                                              may be cut into several with --only.
 
-The hash covers each .cu file under src/sm90, what it includes from this tree (in turn), and the compile options of the room;
-comments and white space do not count.
+The hash covers each .cu file under src/sm90, what it includes from this tree (in turn), and the compile options of the
+room; comments and white space do not count.
 """
 import argparse
 import datetime
 import hashlib
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -29,6 +28,18 @@ RECORD = pathlib.Path("tests/device/record.json")
 FORMAT = {"format": "flashmask.device_record", "version": 1}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.S)
+# (label, program, arguments): a .py file of bench/, or a program of the binaries folder that is left out if not there.
+# Kernels and their peers run in the same call, one after the other, so that a figure and its peer are of one card.
+BENCHMARKS = [
+    ("tile_map", "sm90_tile_map", []),
+    ("forward", "sm90_forward", ["--n", "8192,32768,131072", "--sustained", "1"]),
+    ("forward peer", "peer_sdpa.py", ["--n", "8192,32768"]),
+    ("forward head_dim 64", "sm90_forward", ["--n", "8192", "--head-dim", "64", "--heads", "32"]),
+    ("forward 64:8 heads", "sm90_forward",
+     ["--n", "8192,32768", "--heads", "64", "--kv-heads", "8", "--mask", "full,causal,causal_document"]),
+    ("backward", "sm90_backward", ["--n", "8192,32768,131072", "--sustained", "1"]),
+    ("backward peer", "peer_sdpa.py", ["--n", "8192,32768", "--backward"]),
+]
 NUMBER_SEPARATOR = re.compile(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])")
 
 
@@ -136,22 +147,33 @@ def run_tests(program, timeout):
         return entries
 
 
-def run_bench(command, name, timeout):
-    """Every JSON object that the program printed on a line of its own."""
+def figures_in(text):
+    """The JSON objects of a program's output: the output as a whole, or one object a line, in a list or not."""
+    try:
+        whole = json.loads(text)
+        return [f for f in (whole if isinstance(whole, list) else [whole]) if isinstance(f, dict)]
+    except json.JSONDecodeError:
+        pass  # noise between the objects, or cut by the time limit
+    found = []
+    for line in text.splitlines():
+        try:
+            figure = json.loads(line.strip().lstrip("[").rstrip(",]").strip())
+        except json.JSONDecodeError:
+            continue
+        if isinstance(figure, dict):
+            found.append(figure)
+    return found
+
+
+def run_bench(command, label, timeout):
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
         text, code = done.stdout, done.returncode
     except subprocess.TimeoutExpired as error:
         text, code = (error.stdout or b"").decode(), f"timeout after {timeout} s"
-    figures = []
-    for line in text.splitlines():
-        if line.startswith("{"):
-            try:
-                figures.append({"program": name, **json.loads(line)})
-            except json.JSONDecodeError:
-                pass  # a line cut by the time limit
+    figures = [{"program": label, **figure} for figure in figures_in(text)]
     if code != 0:
-        figures.append({"program": name, "error": f"ended with {code}"})
+        figures.append({"program": label, "error": f"ended with {code}"})
     return figures
 
 
@@ -176,11 +198,11 @@ def run(root, binaries, output, only, timeout):
         if wanted.search(program.name):
             record["tests"] = merged(record["tests"], run_tests(program, timeout), "program")
             save()  # what has run stays, should the machine be taken away
-    benches = [([str(b)], b.name) for b in sorted(binaries.glob("sm90_*"))]
-    benches += [([sys.executable, str(p)], p.name) for p in sorted((root / "bench").glob("peer_*.py"))]
-    for command, name in benches:
-        if wanted.search(name):
-            record["benchmarks"] = merged(record["benchmarks"], run_bench(command, name, timeout), "program")
+    for label, program, arguments in BENCHMARKS:
+        path = root / "bench" / program if program.endswith(".py") else binaries / program
+        if path.is_file() and wanted.search(label):
+            command = ([sys.executable] if program.endswith(".py") else []) + [str(path), *arguments]
+            record["benchmarks"] = merged(record["benchmarks"], run_bench(command, label, timeout), "program")
             save()
     save()
     bad = [t for t in record["tests"] if t["outcome"] != "passed"]
@@ -194,9 +216,9 @@ def main():
     for name in ("check", "hash", "run"):
         mode.add_argument("--" + name, action="store_true")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
-    parser.add_argument("--binaries", type=pathlib.Path, help="folder with the built device_*_test and sm90_*")
+    parser.add_argument("--binaries", type=pathlib.Path, help="folder with the built device_*_test and benchmarks")
     parser.add_argument("--output", type=pathlib.Path)
-    parser.add_argument("--only", default="", help="regular expression over program names")
+    parser.add_argument("--only", default="", help="regular expression over test programs and benchmark labels")
     parser.add_argument("--timeout", type=int, default=280, help="seconds for one program")
     options = parser.parse_args()
     root = options.root.resolve()

@@ -102,8 +102,11 @@ class DeviceRecord(unittest.TestCase):
         self.assertEqual(device_record.merged(old, [{"program": "b", "x": 2}], "program"),
                          [{"program": "a", "x": 1}, {"program": "b", "x": 2}])
 
-    def test_figures_are_the_json_lines_of_a_program_and_its_failure_is_one(self):
-        script = "print('{\"tflops\": 600}'); print('noise'); print('{cut'); raise SystemExit(3)"
+    def test_figures_are_found_in_lists_and_lines_and_a_failure_is_one(self):
+        self.assertEqual(device_record.figures_in('[\n  {"a": 1,\n "b": [2]},\n {"a": 2}\n]\n'), [{"a": 1, "b": [2]}, {"a": 2}])
+        self.assertEqual(device_record.figures_in('noise\n[\n  {"a": 1},\n  {"a": [2]},\n  {"cut'), [{"a": 1}, {"a": [2]}])
+        self.assertEqual(device_record.figures_in('3\n'), [])
+        script = "print('{\"tflops\": 600}'); print('noise'); raise SystemExit(3)"
         self.assertEqual(device_record.run_bench([sys.executable, "-c", script], "bench", 60),
                          [{"program": "bench", "tflops": 600}, {"program": "bench", "error": "ended with 3"}])
 
