@@ -32,7 +32,9 @@ std::size_t sort_bytes(std::int64_t lists) {
 
 void queue_build(const BuildArrays& a, const SortArrays& sort, CUstream_st* stream) {
   const std::int64_t lists = std::int64_t{a.row_lists()} + a.column_lists();
-  if (a.column_lists() > 0) prepare<<<blocks_for(a.column_lists()), list_threads, 0, stream>>>(a);
+  if (a.column_lists() > 0) {
+    prepare<<<static_cast<unsigned>(a.matrices * a.column_groups()), group_threads, 0, stream>>>(a);
+  }
   measure_lists<<<blocks_for(lists), list_threads, 0, stream>>>(a);
   place_lists<<<2, scan_threads, 0, stream>>>(a);
   BuildArrays ranked = a;

@@ -29,7 +29,8 @@ struct BuildArrays {
   std::int32_t matrices, cost_shift;
   DeviceVectors raw;
   std::int32_t *lts, *lte, *uts, *ute;
-  BlockBounds* bounds;
+  BlockBounds* bounds;        ///< [matrix][column block]
+  BlockBounds* group_bounds;  ///< [matrix][group of 32 column blocks]
   ListSize* sizes;
   ListPlace* places;
   std::uint32_t* keys;
@@ -43,6 +44,7 @@ struct BuildArrays {
   std::int32_t* order;  ///< row lists, then column lists, each heaviest first; null: sorted by another kernel
   MapCounts* counts;    ///< [2]: of the row lists, of the column lists
 
+  [[nodiscard]] FLASHMASK_HOST_DEVICE std::int32_t column_groups() const { return (grid.column_blocks + 31) / 32; }
   [[nodiscard]] FLASHMASK_HOST_DEVICE std::int32_t row_lists() const { return matrices * grid.row_tiles; }
   [[nodiscard]] FLASHMASK_HOST_DEVICE std::int32_t column_lists() const { return matrices * grid.column_blocks; }
 };

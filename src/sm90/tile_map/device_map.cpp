@@ -48,6 +48,7 @@ std::size_t lay_out(void* base, const TileGrid& grid, std::int64_t matrices, con
   a.bitmaps_used = arena.take<std::int32_t>(1);
   a.counts = arena.take<MapCounts>(2);
   a.bounds = arena.take<BlockBounds>(column_lists);
+  a.group_bounds = arena.take<BlockBounds>(matrices * ((grid.column_blocks + 31) / 32));
   a.sizes = arena.take<tile_map::ListSize>(lists), a.places = arena.take<tile_map::ListPlace>(lists);
   a.keys = arena.take<std::uint32_t>(lists), a.list_numbers = arena.take<std::int32_t>(lists);
   sort.keys = arena.take<std::uint32_t>(lists), sort.order = arena.take<std::int32_t>(lists);

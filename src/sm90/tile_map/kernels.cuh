@@ -13,12 +13,15 @@ namespace flashmask::sm90::tile_map {
 constexpr int warp_size = 32;
 constexpr int list_threads = 128;
 constexpr int scan_threads = 1024;
+constexpr int group_threads = warp_size * warp_size;
+constexpr std::uint32_t mixed = 0xffffffffU;  ///< not a class word
 
 /// Class words of one list, 32 blocks at a time.
 struct ListWalk {
   bool is_row;
   std::int32_t matrix, fixed, length, number;  ///< number: among the lists of its kind
-  const BlockBounds* bounds;                   ///< of the matrix
+  const BlockBounds* bounds;                   ///< of the matrix's column blocks
+  const BlockBounds* group_bounds;             ///< of its groups of 32 column blocks
 
   __device__ ListWalk(const BuildArrays& a, std::int32_t list) {
     is_row = list < a.row_lists();
@@ -28,6 +31,7 @@ struct ListWalk {
     matrix = number / fixed_extent;
     fixed = number % fixed_extent;
     bounds = a.bounds + std::int64_t{matrix} * a.grid.column_blocks;
+    group_bounds = a.group_bounds + std::int64_t{matrix} * a.column_groups();
   }
   __device__ std::uint32_t word(const TileGrid& grid, std::int32_t i) const {
     if (i >= length) return 0;
@@ -35,14 +39,68 @@ struct ListWalk {
     const std::int32_t column_block = is_row ? i : fixed;
     return class_word(grid, bounds[column_block], row_tile, column_block);
   }
+
+  /// The class word of all 32 blocks from `start`, or `mixed` if they may differ or one is partial. What the min/max
+  /// rule says masked or unmasked of a group it says of every block of it, so nothing is lost by asking the group
+  /// first.
+  __device__ std::uint32_t group_word(const TileGrid& grid, std::int32_t start) const {
+    if (start > length - warp_size) return mixed;
+    if (is_row) {
+      if (start + warp_size == length && grid.columns % grid.block_n != 0) return mixed;
+      const std::uint32_t word = class_word(grid, group_bounds[start / warp_size], fixed, start);
+      return has_partial(word) ? mixed : word;
+    }
+    const std::int32_t r0 = start * grid.block_m, r1 = r0 + warp_size * grid.block_m;
+    if (r1 > grid.rows) return mixed;
+    switch (classify(bounds[fixed], r0, r1)) {
+      case TileClass::masked:
+        return 0;
+      case TileClass::unmasked:
+        return class_word(grid, bounds[fixed], start, fixed) == all_unmasked(grid) ? all_unmasked(grid) : mixed;
+      default:
+        return mixed;
+    }
+  }
+
+  __device__ static std::uint32_t all_unmasked(const TileGrid& grid) {
+    return 0xaaaaaaaaU & ((1U << (2 * grid.subtiles())) - 1U);
+  }
 };
 
-/// One warp per column block: canonical vectors, padded, and the block's bounds over its real columns.
-__global__ void __launch_bounds__(list_threads) prepare(BuildArrays a) {
-  const std::int64_t block = (std::int64_t{blockIdx.x} * list_threads + threadIdx.x) / warp_size;
-  if (block >= a.column_lists()) return;
-  const std::int64_t matrix = block / a.grid.column_blocks;
-  const auto column_block = static_cast<std::int32_t>(block % a.grid.column_blocks);
+/// Calls group(start, word) for every 32 blocks of a list and once past its end; `word` is the class word of this
+/// lane's block. Where all 32 continue the block before them, same(start, word) is called instead.
+template <typename Group, typename Same>
+__device__ __forceinline__ void walk_list(const TileGrid& grid, const ListWalk& walk, Group&& group, Same&& same) {
+  constexpr unsigned all = 0xffffffffU;
+  const std::int32_t lane = threadIdx.x % warp_size;
+  std::uint32_t carry = 0;  // class word of the block before this group
+  for (std::int32_t base = 0; base <= walk.length; base += warp_size * warp_size) {
+    const std::uint32_t words = walk.group_word(grid, base + lane * warp_size);
+    for (std::int32_t g = 0; g < warp_size; ++g) {
+      const std::int32_t start = base + g * warp_size;
+      if (start > walk.length) return;
+      const std::uint32_t uniform = __shfl_sync(all, words, g);
+      if (uniform != mixed && uniform == carry) {
+        same(start, uniform);
+        continue;
+      }
+      const std::uint32_t word = uniform != mixed ? uniform : walk.word(grid, start + lane);
+      const std::uint32_t shifted = __shfl_up_sync(all, word, 1);
+      group(start, word, lane == 0 ? carry : shifted);
+      carry = __shfl_sync(all, word, warp_size - 1);
+    }
+  }
+}
+
+__device__ inline BlockBounds reduce_bounds(const BlockBounds& b) {
+  constexpr unsigned all = 0xffffffffU;
+  return {__reduce_min_sync(all, b.lts_min), __reduce_max_sync(all, b.lts_max), __reduce_min_sync(all, b.lte_min),
+          __reduce_max_sync(all, b.lte_max), __reduce_min_sync(all, b.uts_min), __reduce_max_sync(all, b.uts_max),
+          __reduce_min_sync(all, b.ute_min), __reduce_max_sync(all, b.ute_max)};
+}
+
+/// Canonical vectors of one column block, padded; returns this lane's part of the bounds over its real columns.
+__device__ inline BlockBounds prepare_block(const BuildArrays& a, std::int64_t matrix, std::int32_t column_block) {
   const std::int32_t rows = a.grid.rows;
   BlockBounds b = BlockBounds::none();
   for (std::int32_t c = threadIdx.x % warp_size; c < a.grid.block_n; c += warp_size) {
@@ -58,11 +116,26 @@ __global__ void __launch_bounds__(list_threads) prepare(BuildArrays a) {
     const std::int64_t to = matrix * a.grid.padded_columns + column;
     a.lts[to] = hidden.lts, a.lte[to] = hidden.lte, a.uts[to] = hidden.uts, a.ute[to] = hidden.ute;
   }
-  constexpr unsigned all = 0xffffffffU;
-  b = {__reduce_min_sync(all, b.lts_min), __reduce_max_sync(all, b.lts_max), __reduce_min_sync(all, b.lte_min),
-       __reduce_max_sync(all, b.lte_max), __reduce_min_sync(all, b.uts_min), __reduce_max_sync(all, b.uts_max),
-       __reduce_min_sync(all, b.ute_min), __reduce_max_sync(all, b.ute_max)};
-  if (threadIdx.x % warp_size == 0) a.bounds[block] = b;
+  return b;
+}
+
+/// One CTA per group of 32 column blocks, one warp per block: canonical vectors, bounds of blocks and of the group.
+__global__ void __launch_bounds__(group_threads) prepare(BuildArrays a) {
+  __shared__ BlockBounds warps[warp_size];
+  const std::int64_t matrix = blockIdx.x / a.column_groups();
+  const std::int32_t group = static_cast<std::int32_t>(blockIdx.x % a.column_groups());
+  const std::int32_t warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
+  const std::int32_t column_block = group * warp_size + warp;
+  BlockBounds b = BlockBounds::none();
+  if (column_block < a.grid.column_blocks) {
+    b = reduce_bounds(prepare_block(a, matrix, column_block));
+    if (lane == 0) a.bounds[matrix * a.grid.column_blocks + column_block] = b;
+  }
+  if (lane == 0) warps[warp] = b;
+  __syncthreads();
+  if (warp != 0) return;
+  b = reduce_bounds(warps[lane]);
+  if (lane == 0) a.group_bounds[blockIdx.x] = b;
 }
 
 /// One warp per list: how many runs and bitmaps it wants, its counts and its cost.
@@ -74,19 +147,21 @@ __global__ void __launch_bounds__(list_threads, 8) measure_lists(BuildArrays a) 
   const std::int32_t lane = threadIdx.x % warp_size;
   constexpr unsigned all = 0xffffffffU;
   ListSize size{};
-  std::uint32_t carry = 0;  // class word of the block before this lane group
   std::uint32_t unmasked_blocks = 0;
-  for (std::int32_t i = lane; i - lane < walk.length; i += warp_size) {
-    const std::uint32_t word = walk.word(a.grid, i);
-    const std::uint32_t before = __shfl_up_sync(all, word, 1);
-    size.runs += word != 0 && word != (lane == 0 ? carry : before);
-    carry = __shfl_sync(all, word, warp_size - 1);
-    size.visited += word != 0;
-    size.partial_blocks += has_partial(word);
-    unmasked_blocks += word != 0 && !has_partial(word);
-    size.partial_subtiles += partial_subtiles(word);
-    size.unmasked_subtiles += unmasked_subtiles(word);
-  }
+  const auto add = [&](std::uint32_t word, std::uint32_t blocks) {
+    size.visited += word != 0 ? blocks : 0;
+    size.partial_blocks += has_partial(word) ? blocks : 0;
+    unmasked_blocks += word != 0 && !has_partial(word) ? blocks : 0;
+    size.partial_subtiles += partial_subtiles(word) * blocks;
+    size.unmasked_subtiles += unmasked_subtiles(word) * blocks;
+  };
+  walk_list(
+      a.grid, walk,
+      [&](std::int32_t, std::uint32_t word, std::uint32_t before) {
+        size.runs += word != 0 && word != before;
+        add(word, 1);
+      },
+      [&](std::int32_t, std::uint32_t word) { add(word, 1); });  // every lane adds its one block of the 32
   size = {__reduce_add_sync(all, size.runs), __reduce_add_sync(all, size.visited),
           __reduce_add_sync(all, size.partial_blocks), __reduce_add_sync(all, size.partial_subtiles),
           __reduce_add_sync(all, size.unmasked_subtiles)};
@@ -202,14 +277,10 @@ __global__ void __launch_bounds__(list_threads) write_lists(BuildArrays a) {
   Run* const runs = (walk.is_row ? a.row_runs : a.column_runs) + place.begin;
   const unsigned below = (1U << lane) - 1U;
   constexpr unsigned all = 0xffffffffU;
-  std::uint32_t carry = 0;
   std::int32_t runs_before = 0, bitmaps_before = 0, open_first = 0, first_visible = -1, last_visible = -1;
-  // One block more than there is, so that the last run is always closed by a masked one.
-  for (std::int32_t start = 0; start <= walk.length; start += warp_size) {
+  // walk_list goes one block past the end, so that the last run is always closed by a masked one.
+  const auto group = [&](std::int32_t start, std::uint32_t word, std::uint32_t before) {
     const std::int32_t i = start + lane;
-    const std::uint32_t word = walk.word(a.grid, i);
-    const std::uint32_t shifted = __shfl_up_sync(all, word, 1);
-    const std::uint32_t before = lane == 0 ? carry : shifted;
     const unsigned visible = __ballot_sync(all, word != 0);
     const unsigned starts = __ballot_sync(all, word != 0 && word != before);
     const unsigned partials = __ballot_sync(all, has_partial(word));
@@ -238,8 +309,10 @@ __global__ void __launch_bounds__(list_threads) write_lists(BuildArrays a) {
     }
     if (starts != 0) open_first = start + 31 - __clz(static_cast<int>(starts));
     runs_before += __popc(starts), bitmaps_before += __popc(partials);
-    carry = __shfl_sync(all, word, warp_size - 1);
-  }
+  };
+  walk_list(a.grid, walk, group, [&](std::int32_t start, std::uint32_t word) {
+    if (word != 0) last_visible = start + warp_size - 1;
+  });
   if (!place.fits && lane == 0) {
     runs[0] = {first_visible, last_visible + 1 - first_visible,
                all_partial(a.grid, walk.is_row ? walk.fixed : first_visible), -1};
