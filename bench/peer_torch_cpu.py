@@ -15,6 +15,8 @@ import sys
 import time
 
 DEFAULT_WORKLOADS = ["pack:8192:0", "pack:32768:0"]
+LONG = 10  # seconds: a first run that takes longer is counted, its warm-up is lost in it
+PATIENCE = 120  # seconds of torch a workload and dtype, after which no further repeat starts
 
 
 def parse_arguments():
@@ -76,15 +78,16 @@ def dense_mask(arguments, workload):
     return visible
 
 
-def time_torch(arguments, shape, mask):
-    """Milliseconds of every forward and backward, warm-up excluded."""
+def time_torch(arguments, shape, mask, dtype_name):
+    """Milliseconds of every forward and backward. The first run is a warm-up unless it takes over LONG seconds."""
     import torch
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}[arguments.dtype]
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.float32}[dtype_name]
     generator = torch.Generator().manual_seed(0)
     size = (shape["batch"], arguments.heads, shape["rows"], arguments.head_dim)
     q, k, v = (torch.randn(size, generator=generator).to(dtype).requires_grad_() for _ in range(3))
     gradient = torch.randn(size, generator=generator).to(dtype)
     times = {"forward": [], "backward": []}
+    begin = time.perf_counter()
     for repeat in range(arguments.repeats + 1):
         q.grad = k.grad = v.grad = None
         start = time.perf_counter()
@@ -92,25 +95,30 @@ def time_torch(arguments, shape, mask):
         middle = time.perf_counter()
         out.backward(gradient)
         end = time.perf_counter()
-        if repeat > 0:
+        if repeat > 0 or end - start > LONG:
             times["forward"].append(1000 * (middle - start))
             times["backward"].append(1000 * (end - middle))
+        if times["forward"] and end - begin > PATIENCE:
+            break
     rows_seen = mask.any(dim=-1, keepdim=True)
     if not bool(torch.isfinite(out).logical_or(~rows_seen).all()):
         sys.exit("torch left a NaN in a row that sees something: not comparable")
     return times
 
 
-def add_peer(result, name, samples):
+def add_peer(result, name, samples, dtype_name):
     import torch
     ours = result[name]
     median = statistics.median(samples)
     scale = ours["time_ms"]["median"] / median  # both count the same operations
-    ours["peers"].append({
-        "name": "torch scaled_dot_product_attention", "version": torch.__version__, "mask": "dense boolean",
-        "time_ms": {"median": median, "min": min(samples), "max": max(samples), "samples": len(samples)},
-        "tflops": {kind: value * scale for kind, value in ours["tflops"].items()},
-        "speedup": median / ours["time_ms"]["median"]})
+    peer = {"name": "torch scaled_dot_product_attention", "version": torch.__version__, "mask": "dense boolean",
+            "dtype": dtype_name,
+            "time_ms": {"median": median, "min": min(samples), "max": max(samples), "samples": len(samples)},
+            "tflops": {kind: value * scale for kind, value in ours["tflops"].items()},
+            "speedup": median / ours["time_ms"]["median"]}
+    ours["peers"].append(peer)
+    print(f"{result['mask']['name']} {name}: flashmask {ours['time_ms']['median']:.1f} ms, torch {dtype_name} {median:.1f} ms, "
+          f"{peer['speedup']:.1f}x", file=sys.stderr)
 
 
 def main():
@@ -125,11 +133,10 @@ def main():
         mask = dense_mask(arguments, workload)
         if int(mask.sum()) != result["mask"]["visible_cells"]:
             sys.exit(f"the dense mask of {workload} shows other cells than flashmask's")
-        times = time_torch(arguments, result["shape"], mask)
-        for name in ("forward", "backward"):
-            add_peer(result, name, times[name])
-            print(f"{result['mask']['name']} {name}: flashmask {result[name]['time_ms']['median']:.1f} ms, torch "
-                  f"{statistics.median(times[name]):.1f} ms, {result[name]['peers'][0]['speedup']:.1f}x", file=sys.stderr)
+        for dtype_name in dict.fromkeys([arguments.dtype, "f32"]):  # torch may be faster in float32 on a CPU
+            times = time_torch(arguments, result["shape"], mask, dtype_name)
+            for name in ("forward", "backward"):
+                add_peer(result, name, times[name], dtype_name)
         if record is None:
             record = ours
         else:

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import pty
 import subprocess
 import sys
 import tempfile
@@ -86,6 +87,18 @@ class Run(unittest.TestCase):
         self.assertIn("PASSED", out)
         self.assertIn("tolerance", out)
         self.assertNotIn("\x1b", out)
+
+    def test_a_terminal_gets_a_bar_that_is_wiped(self):
+        master, terminal = pty.openpty()
+        done = subprocess.run([BINARY, "run", *SMALL, "--mask", "causal", "--rows", "100"], stdout=subprocess.PIPE, stderr=terminal,
+                              timeout=300)
+        os.close(terminal)
+        drawn = os.read(master, 1 << 20).decode()
+        os.close(master)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("100.0%", drawn)
+        self.assertTrue(drawn.endswith("\r\x1b[K"), repr(drawn[-40:]))
+        self.assertNotIn(b"%]", done.stdout)
 
     def test_log_lines_come_on_request(self):
         _, _, error = flashmask("run", *SMALL, "--mask", "causal", "--rows", "50", environment={"FLASHMASK_LOG": "run:debug"})
