@@ -61,7 +61,8 @@ ColumnMask two_vectors(int64_t n, int32_t lts, int32_t ute) {
 /// Runs forward and backward in every dtype and checks everything; f(call) may look closer.
 template <typename F>
 void expect_right(const AttentionShape& shape, const ColumnMask& mask, const F& f) {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+  for (const DType dtype : {DType::bf16, DType::f32, DType::f16}) {
+    if (kSanitized && dtype != DType::bf16) break;
     SCOPED_TRACE(to_string(dtype));
     Call call(shape, mask, dtype);
     call.run();
@@ -230,7 +231,11 @@ TEST(Cases, A12_few_rows_many_columns) {
   EXPECT_EQ(mask.row_counts(0, 0)[0], 33665);
   Call call(cross(128, 33792), mask, DType::f32);
   call.run();
-  expect_samples_match(call, {0, 1, 63, 64, 127}, {0, 4097, 33663, 33664, 33665, 33728, 33791});
+  if (kSanitized) {
+    expect_samples_match(call, {0}, {33791});  // seen by the last row alone, so the oracle is cheap
+  } else {
+    expect_samples_match(call, {0, 1, 63, 64, 127}, {0, 4097, 33663, 33664, 33665, 33728, 33791});
+  }
   testing::expect_count_probe(call);
 }
 
@@ -327,11 +332,13 @@ TEST(Cases, A23_documents_64_and_36) {
 TEST(Cases, A24_sixty_four_rows_around_16384_columns) {
   for (const int64_t columns : kSanitized ? Counts{16385} : Counts{16383, 16384, 16385, 16512, 16513, 32769}) {
     for (const int64_t head_dim : {64, 128}) {
-      if (head_dim == 128 && columns != 16385) continue;
+      if (head_dim == 128 && (kSanitized || columns != 16385)) continue;
       SCOPED_TRACE(::testing::Message() << columns << " columns, head_dim " << head_dim);
       Call call(cross(64, columns, head_dim), causal(64, columns), DType::bf16);
       call.run();
-      expect_samples_match(call, {0, 31, 63}, {0, columns - 65, columns - 64, columns - 63, columns - 1});
+      const Counts sample =
+          kSanitized ? Counts{columns - 1} : Counts{0, columns - 65, columns - 64, columns - 63, columns - 1};
+      expect_samples_match(call, {0, 31, 63}, sample);
     }
   }
 }
@@ -341,6 +348,7 @@ TEST(Cases, A26_every_layout_equals_its_own_reference) {
       .batch = 2, .rows = 64, .columns = 64, .query_heads = kSanitized ? 8 : 64, .kv_heads = 8, .head_dim = 8};
   for (const Layout layout : {Layout::bshd, Layout::bhsd, Layout::transposed}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
+      if (kSanitized && dtype == DType::f32) continue;
       Call call(shape, masks::causal({2, 1, 64, 64}), dtype, layout);
       call.run();
       testing::expect_matches_oracle(call);
@@ -369,7 +377,7 @@ TEST(Cases, A30_twenty_runs_and_any_thread_count_give_the_same_bits) {
       call.threads = 1;
       call.run();
       const auto first = call.result_bytes();
-      for (int run = 0; run < 20; ++run) {
+      for (int run = 0; run < (kSanitized ? 4 : 20); ++run) {
         call.threads = 1 + run % 5;
         call.run();
         ASSERT_EQ(call.result_bytes(), first) << "run " << run << " kv heads " << kv_heads;
