@@ -178,5 +178,24 @@ TEST(Property, chunk_loads_and_need_matrix_equal_the_dense_mask) {
   }
 }
 
+TEST(Property, minmax_loads_are_the_row_costs_of_the_map) {
+  for (int64_t step = 0; step < kMasks / 10; ++step) {
+    Random random(static_cast<std::uint64_t>(2'000'000 + step));
+    const ColumnMask mask = random_mask(random_shape(random, 3 + step * 370 / kMasks), random);
+    const TileShape tile{static_cast<std::int32_t>(random.integer(1, 9)),
+                         static_cast<std::int32_t>(random.integer(1, 9))};
+    const int64_t blocks = random.integer(1, 3);  // row blocks a chunk
+    const TileCosts costs{.partial = random.integer(0, 20), .unmasked = random.integer(0, 20)};
+    const TileMap map = TileMap::build(mask, tile);
+    const auto loads = chunk_loads(mask, blocks * tile.block_m, {.tile_shape = tile, .costs = costs});
+    std::vector<int64_t> expected(loads.size(), 0);
+    for (const RowBlock& block : map.heaviest_first()) {
+      expected.at(static_cast<std::size_t>(block.block / blocks)) +=
+          map.row_cost(block.batch, block.head, block.block, costs);
+    }
+    ASSERT_EQ(loads, expected) << "seed " << step << '\n' << describe(mask);
+  }
+}
+
 }  // namespace
 }  // namespace flashmask
