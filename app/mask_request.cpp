@@ -90,6 +90,34 @@ std::string generator_list() {
   return list;
 }
 
+void add_details(CLI::App& command, MaskRequest& request) {
+  const std::string details = "Details of some builders";
+  const auto length = CLI::Range(std::int64_t{0}, format::kMaxTokens);
+  command.add_option("--window", request.window, "sliding_window: keys; global_sliding_window: reach")
+      ->check(length)
+      ->group(details);
+  command.add_option("--global", request.global, "global_sliding_window: global tokens")
+      ->check(length)
+      ->capture_default_str()
+      ->group(details);
+  command.add_option("--prefix", request.prefix, "prefix_lm_causal: prefix length")->check(length)->group(details);
+  command.add_option("--chunk", request.chunk, "chunked: chunk length")->check(length)->group(details);
+  command.add_option("--frame", request.frame, "video_block_causal: frame length")->check(length)->group(details);
+  command.add_option("--left", request.left, "window: keys before the own one, or unbounded")
+      ->capture_default_str()
+      ->group(details);
+  command.add_option("--right", request.right, "window: keys behind it, or unbounded")
+      ->capture_default_str()
+      ->group(details);
+  command.add_option("--past", request.past, "video_block_causal: earlier frames, or unbounded")
+      ->capture_default_str()
+      ->group(details);
+  command.add_option("--buckets", request.buckets, "hash_sparse: buckets")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str()
+      ->group(details);
+}
+
 }  // namespace
 
 void add_mask_options(CLI::App& command, MaskRequest& request) {
@@ -130,32 +158,7 @@ void add_mask_options(CLI::App& command, MaskRequest& request) {
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str()
       ->group(sizes);
-
-  const std::string details = "Details of some builders";
-  const auto length = CLI::Range(std::int64_t{0}, format::kMaxTokens);
-  command.add_option("--window", request.window, "sliding_window: keys; global_sliding_window: reach")
-      ->check(length)
-      ->group(details);
-  command.add_option("--global", request.global, "global_sliding_window: global tokens")
-      ->check(length)
-      ->capture_default_str()
-      ->group(details);
-  command.add_option("--prefix", request.prefix, "prefix_lm_causal: prefix length")->check(length)->group(details);
-  command.add_option("--chunk", request.chunk, "chunked: chunk length")->check(length)->group(details);
-  command.add_option("--frame", request.frame, "video_block_causal: frame length")->check(length)->group(details);
-  command.add_option("--left", request.left, "window: keys before the own one, or unbounded")
-      ->capture_default_str()
-      ->group(details);
-  command.add_option("--right", request.right, "window: keys behind it, or unbounded")
-      ->capture_default_str()
-      ->group(details);
-  command.add_option("--past", request.past, "video_block_causal: earlier frames, or unbounded")
-      ->capture_default_str()
-      ->group(details);
-  command.add_option("--buckets", request.buckets, "hash_sparse: buckets")
-      ->check(CLI::Range(1, 1 << 30))
-      ->capture_default_str()
-      ->group(details);
+  add_details(command, request);
 }
 
 NamedMask build(const MaskRequest& request, const std::string& default_workload) {

@@ -11,7 +11,7 @@
 namespace flashmask::format {
 
 /// What a parse may cost. A document inside these limits needs at most
-/// 2 x bytes + 24 x integers + 256 x values bytes of memory at any time, whatever its content (576 MiB by default).
+/// 4 x bytes + 24 x integers + 256 x values bytes of memory at any time, whatever its content (704 MiB by default).
 struct JsonLimits {
   std::size_t bytes = std::size_t{64} << 20;    ///< length of the text
   std::size_t depth = 16;                       ///< nested arrays and objects
