@@ -99,10 +99,16 @@ class BlockGradient {
     const std::int64_t mask_head = query_head / (a_.shape.query_heads / map.mask_shape().heads);
     const auto runs = map.column(block_.batch, mask_head, block_.begin / map.tile_shape().block_n);
     if (runs.empty()) return;
-    if (!loaded_) load_keys();
+    const bool coarse = is_coarse(map);
     load_vectors(mask_head);
     for_each_piece(runs, map.tile_shape().block_m, 0, a_.shape.rows,
                    [&](std::int64_t begin, std::int64_t end, TileClass tile_class) {
+                     if (coarse && tile_class == TileClass::partial) {
+                       tile_class = piece_class(*a_.mask.mask, block_.batch, mask_head, {begin, end},
+                                                {block_.begin, block_.begin + live_});
+                     }
+                     if (tile_class == TileClass::masked) return;
+                     if (!loaded_) load_keys();
                      accumulate_piece(query_head, begin, end, tile_class);
                    });
   }

@@ -62,9 +62,10 @@ void strip_gradient(const BackwardCall& call, const RowStrip& strip, Workspace& 
     w.factor[i] = call.scale;
   }
   std::fill_n(w.dq.data(), head_dim * kStrip, 0.0F);
-  for_each_column_piece(strip, *call.map, call.orders, [&](std::int64_t begin, std::int64_t end, TileClass tile_class) {
-    accumulate_piece(call, strip, lanes, {begin, end}, tile_class, w);
-  });
+  for_each_column_piece(strip, *a.mask.mask, *call.map, call.orders,
+                        [&](std::int64_t begin, std::int64_t end, TileClass tile_class) {
+                          accumulate_piece(call, strip, lanes, {begin, end}, tile_class, w);
+                        });
   call.kernels.narrow_transposed(w.dq.data(), w.factor.data(), rows, head_dim,
                                  strided(a.dq, strip.batch, strip.begin, strip.query_head));
 }

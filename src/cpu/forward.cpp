@@ -58,9 +58,10 @@ class Forward {
       w.sum[i] = 0;
     }
     std::fill_n(w.out.data(), a_.shape.head_dim * kStrip, 0.0F);
-    for_each_column_piece(strip, *map_, orders_, [&](std::int64_t begin, std::int64_t end, TileClass tile_class) {
-      visit(strip, lanes, begin, end, tile_class, w);
-    });
+    for_each_column_piece(strip, *a_.mask.mask, *map_, orders_,
+                          [&](std::int64_t begin, std::int64_t end, TileClass tile_class) {
+                            visit(strip, lanes, begin, end, tile_class, w);
+                          });
     finish(strip, rows, w);
   }
 

@@ -21,10 +21,18 @@ void for_each_row_strip(const AttentionShape& shape, const TileMap& map, int thr
 
 /// Calls f(begin, end, tile class) for every piece of columns the strip sees, in the caller's order.
 template <typename F>
-void for_each_column_piece(const RowStrip& strip, const TileMap& map, const Orders& orders, const F& f) {
+void for_each_column_piece(const RowStrip& strip, const ColumnMask& mask, const TileMap& map, const Orders& orders,
+                           const F& f) {
+  const bool coarse = is_coarse(map);
+  const auto visit = [&](std::int64_t begin, std::int64_t end, TileClass tile_class) {
+    if (coarse && tile_class == TileClass::partial) {
+      tile_class = piece_class(mask, strip.batch, strip.mask_head, {strip.begin, strip.end}, {begin, end});
+    }
+    if (tile_class != TileClass::masked) f(begin, end, tile_class);
+  };
   const std::int64_t count = orders.column_count(strip.batch);
   for (const ColumnRange& range : orders.ranges(strip.batch)) {
-    for_each_piece(strip.runs, map.tile_shape().block_n, range.begin, std::min(range.end, count), f);
+    for_each_piece(strip.runs, map.tile_shape().block_n, range.begin, std::min(range.end, count), visit);
   }
 }
 

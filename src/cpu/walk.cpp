@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/check.hpp"
+#include "tile/class_runs.hpp"
 
 namespace flashmask::cpu {
 
@@ -36,6 +37,14 @@ Orders::Orders(const Hooks& hooks, const AttentionShape& shape) {
                 shape.columns);
     ranges_.push_back(hooks.order[at]);
   }
+}
+
+TileClass piece_class(const ColumnMask& mask, std::int64_t batch, std::int64_t head, const ColumnRange& rows,
+                      const ColumnRange& columns) {
+  const tile::CanonicalColumns canonical_columns(mask, batch, head);
+  BlockBounds bounds = BlockBounds::none();
+  for (std::int64_t j = columns.begin; j < columns.end; ++j) bounds.include(canonical_columns[j]);
+  return classify(bounds, static_cast<std::int32_t>(rows.begin), static_cast<std::int32_t>(rows.end));
 }
 
 Strided strided(const TensorView& view, std::int64_t batch, std::int64_t position, std::int64_t head) {

@@ -31,6 +31,16 @@ void for_each_piece(std::span<const TileRun> runs, std::int64_t block, std::int6
   }
 }
 
+/// Class of rows x columns of one (batch, mask head) by the minmax rule: what a tile taller or wider than kStrip says
+/// about its pieces is coarse, and asking again costs a hundredth of the piece.
+TileClass piece_class(const ColumnMask& mask, std::int64_t batch, std::int64_t head, const ColumnRange& rows,
+                      const ColumnRange& columns);
+
+/// Whether a map's tiles are larger than pieces.
+inline bool is_coarse(const TileMap& map) {
+  return map.tile_shape().block_m > kStrip || map.tile_shape().block_n > kStrip;
+}
+
 /// The visiting orders of a call, filled in where the caller gave none, and cut to the columns that exist.
 class Orders {
  public:

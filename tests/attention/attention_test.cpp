@@ -142,6 +142,20 @@ TEST(Attention, rows_on_both_sides_of_two_runs_are_seen) {
   testing::expect_count_probe(call);
 }
 
+TEST(Attention, tiles_of_whole_pieces_change_no_bit) {
+  const AttentionShape shape{.rows = 300, .columns = 300, .query_heads = 2, .kv_heads = 1, .head_dim = 16};
+  const std::vector<int64_t> lengths{70, 90, 5, 135};
+  Call call(shape, masks::share_question({1, 1, 300, 300}, masks::documents_of(lengths)), DType::bf16);
+  call.run();
+  const auto own_map = call.result_bytes();
+  for (const TileShape tile : {TileShape{64, 64}, TileShape{128, 128}, TileShape{64, 256}, TileShape{192, 64}}) {
+    const TileMap map = TileMap::build(call.mask, tile);
+    call.map = &map;
+    call.run();
+    EXPECT_EQ(call.result_bytes(), own_map) << tile.block_m << 'x' << tile.block_n;
+  }
+}
+
 TEST(Attention, large_scores_do_not_overflow) {
   Call call = small_call();
   call.scale = 1e4F;

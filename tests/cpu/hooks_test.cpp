@@ -65,6 +65,20 @@ TEST(Hooks, keys_and_values_are_waited_for_before_they_are_read) {
   EXPECT_EQ(arrived.size(), 2U * 256U);
 }
 
+TEST(Hooks, a_coarse_tile_does_not_wait_for_a_piece_that_nobody_sees) {
+  const AttentionShape shape{.rows = 64, .columns = 128, .query_heads = 1, .kv_heads = 1, .head_dim = 8};
+  ColumnMask mask({1, 1, 64, 128});
+  for (int64_t j = 64; j < 128; ++j) mask.set(0, 0, j, {0, 64, 0, 0});
+  Call call(shape, mask, DType::f32);
+  const TileMap map = TileMap::build(mask, {128, 128});
+  ASSERT_EQ(map.at(0, 0, 0, 0), TileClass::partial);
+  call.map = &map;
+  Hooks hooks;
+  hooks.wait = [](int64_t, int64_t, int64_t end) { EXPECT_LE(end, 64); };
+  run(call, hooks);
+  testing::expect_matches_oracle(call);
+}
+
 TEST(Hooks, what_a_wait_throws_ends_the_call) {
   Call call = grouped_call();
   Hooks hooks;
