@@ -36,16 +36,9 @@ FLASHMASK_ISA_INLINE IntVec load(const std::int32_t* p) {
 FLASHMASK_ISA_INLINE void store(float* p, Vec v) {
   reinterpret_cast<Unaligned<Vec>*>(p)->value = v;
 }
-FLASHMASK_ISA_INLINE Vec splat(float x) {
-  Vec v{};
-  for (int i = 0; i < kLanes; ++i) v[i] = x;
-  return v;
-}
-FLASHMASK_ISA_INLINE IntVec splat(std::int32_t x) {
-  IntVec v{};
-  for (int i = 0; i < kLanes; ++i) v[i] = x;
-  return v;
-}
+// Scalar with vector operations broadcast; x - 0 is x for every x. (A loop over elements becomes one insert an element.)
+FLASHMASK_ISA_INLINE Vec splat(float x) { return x - Vec{}; }
+FLASHMASK_ISA_INLINE IntVec splat(std::int32_t x) { return x - IntVec{}; }
 /// 0, 1, 2, ...
 FLASHMASK_ISA_INLINE IntVec iota() {
   IntVec v{};
