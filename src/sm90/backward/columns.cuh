@@ -1,0 +1,277 @@
+// Role of warpgroups 0 and 1: 64 key columns each. Scores transposed, S^T = K Q^T, so that a thread's rows of the
+// accumulators are key columns: dV += P^T dO and dK += dS^T Q take P and dS from registers and stay in registers for a
+// whole work block.
+//
+// Per tile: softmax -> issue dP (into the registers of S) and dV -> dS -> issue the next tile's S and dK -> hand dS to
+// the dQ warpgroup. The two warpgroups drift freely and cover each other's arithmetic.
+#pragma once
+
+#include <cstdint>
+
+#include "sm90/backward/gradient_store.cuh"
+#include "sm90/backward/operand.cuh"
+#include "sm90/backward/parameters.hpp"
+#include "sm90/backward/shared_memory.hpp"
+#include "sm90/backward/wait.cuh"
+#include "sm90/layout/descriptor.hpp"
+#include "sm90/layout/fragment.hpp"
+#include "sm90/ptx/fence.cuh"
+#include "sm90/ptx/matrix.cuh"
+#include "sm90/ptx/shared_address.cuh"
+#include "sm90/ptx/warp.cuh"
+#include "sm90/ptx/wgmma.cuh"
+
+namespace flashmask::sm90::backward_pass {
+
+/// How many of the 16 rows base + {0, 1, 8, 9, 16, 17, ...} lie below `row`.
+FLASHMASK_HOST_DEVICE constexpr std::uint32_t rows_below(std::int32_t row, std::int32_t base) {
+  const std::int32_t distance = row <= base ? 0 : (row - base >= 64 ? 64 : row - base);
+  const std::int32_t rest = distance % 8;
+  return static_cast<std::uint32_t>(distance / 8 * 2 + (rest < 2 ? rest : 2));
+}
+
+/// Bit n: row n of those 16 is visible for a column with these intervals.
+FLASHMASK_HOST_DEVICE constexpr std::uint32_t visible_rows(std::int32_t lts, std::int32_t lte, std::int32_t uts,
+                                                           std::int32_t ute, std::int32_t base) {
+  const std::uint32_t lower = ((1U << rows_below(lte, base)) - 1U) & ~((1U << rows_below(lts, base)) - 1U);
+  const std::uint32_t upper = ((1U << rows_below(ute, base)) - 1U) & ~((1U << rows_below(uts, base)) - 1U);
+  return ~(lower | upper) & 0xFFFFU;
+}
+
+template <BackwardConfig C>
+struct Columns {
+  using Memory = SharedMemory<C>;
+  static constexpr std::uint32_t head_steps = static_cast<std::uint32_t>(C.head_dim) / 16;
+  static constexpr std::uint32_t row_steps = block_rows / 16;
+  static constexpr ptx::Operand operand = operand_of(C);
+
+  float s[32];               // S^T, then dP^T: 64 columns x 64 rows
+  std::uint32_t packed[16];  // P, then dS, 16 bits: A operands
+  float dv[C.head_dim / 2];
+  float dk[C.head_dim / 2];
+
+  const MainParameters& p;
+  Memory& memory;
+  std::uint32_t group;  ///< 0 or 1: which 64 columns
+
+  __device__ __forceinline__ Columns(const MainParameters& parameters, Memory& shared, std::uint32_t warpgroup)
+      : p(parameters), memory(shared), group(warpgroup) {
+#pragma unroll
+    for (int i = 0; i < C.head_dim / 2; ++i) dv[i] = dk[i] = 0.0F;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) s[i] = 0.0F;
+  }
+
+  __device__ __forceinline__ void wait(std::uint64_t* barriers, std::uint32_t stage, std::uint32_t parity) {
+    wait_for(ptx::shared_address(barriers + stage), parity, p.error);
+  }
+  __device__ __forceinline__ void arrive(std::uint64_t* barriers, std::uint32_t stage) {
+    if (ptx::lane_index() == 0) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
+  }
+  __device__ __forceinline__ TileWord read_word(std::uint32_t tile) {
+    std::int32_t w[4];
+    ptx::load_shared_v4(ptx::shared_address(&memory.words[tile % Memory::word_slots]), w);
+    return {__shfl_sync(~0U, w[0], 0), static_cast<std::uint32_t>(__shfl_sync(~0U, w[1], 0)), __shfl_sync(~0U, w[2], 0),
+            w[3]};
+  }
+
+  /// S^T = K Q^T, not waited for.
+  __device__ __forceinline__ void issue_scores(std::uint32_t kv_stage, std::uint32_t stage) {
+    const std::uint64_t a =
+        layout::k_major_descriptor(ptx::shared_address(memory.k[kv_stage])) + group * layout::row_step(64);
+    const std::uint64_t b = layout::k_major_descriptor(ptx::shared_address(memory.q[stage]));
+#pragma unroll
+    for (std::uint32_t i = 0; i < head_steps; ++i) {
+      ptx::wgmma<operand, ptx::Major::k, ptx::Major::k>(s, a + layout::k_major_step(i, block_columns),
+                                                        b + layout::k_major_step(i, block_rows), i != 0);
+    }
+  }
+
+  /// dP^T = V dO^T into the registers of S.
+  __device__ __forceinline__ void issue_dp(std::uint32_t kv_stage, std::uint32_t stage) {
+    const std::uint64_t a =
+        layout::k_major_descriptor(ptx::shared_address(memory.v[kv_stage])) + group * layout::row_step(64);
+    const std::uint64_t b = layout::k_major_descriptor(ptx::shared_address(memory.dout[stage]));
+#pragma unroll
+    for (std::uint32_t i = 0; i < head_steps; ++i) {
+      ptx::wgmma<operand, ptx::Major::k, ptx::Major::k>(s, a + layout::k_major_step(i, block_columns),
+                                                        b + layout::k_major_step(i, block_rows), i != 0);
+    }
+  }
+
+  /// gradient += packed^T tile, the tile being dO (for dV) or Q (for dK).
+  __device__ __forceinline__ void issue_gradient(float (&gradient)[C.head_dim / 2], const std::uint8_t* tile,
+                                                 bool accumulate) {
+    const std::uint64_t b = layout::mn_major_descriptor(ptx::shared_address(tile), block_rows);
+#pragma unroll
+    for (std::uint32_t i = 0; i < row_steps; ++i) {
+      ptx::wgmma<operand, ptx::Major::mn>(gradient, packed[4 * i], packed[4 * i + 1], packed[4 * i + 2],
+                                          packed[4 * i + 3], b + layout::mn_major_step(i), i != 0 || accumulate);
+    }
+  }
+
+  /// P = 2^(S scale - lse) in place; rows beyond the end and rows that see nothing have lse = +inf.
+  __device__ __forceinline__ void softmax(std::uint32_t stage) {
+    const std::uint32_t lse = ptx::shared_address(memory.stats[stage][0]) + ptx::lane_index() % 4 * 8;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      std::int32_t pair[2];
+      ptx::load_shared_v2(lse + k * 32, pair);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        s[4 * k + e] = ptx::exp2_approx(s[4 * k + e] * p.scale_log2 - __int_as_float(pair[e & 1]));
+      }
+    }
+  }
+
+  /// Zeroes what the mask hides.
+  __device__ __forceinline__ void apply_intervals(const TileWord& word) {
+    const std::uint32_t thread = ptx::thread_index() % warpgroup_threads;
+    const std::int32_t base = word.row + static_cast<std::int32_t>(thread % 4 * 2);
+    const int4* column = p.intervals + static_cast<std::int64_t>(word.list) * block_columns + group * 64 +
+                         layout::accumulator_row(thread, 0);
+    const int4 a = __ldg(column);
+    const int4 b = __ldg(column + 8);
+    const std::uint32_t visible = visible_rows(a.x, a.y, a.z, a.w, base) | visible_rows(b.x, b.y, b.z, b.w, base) << 16;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const int bit = (i >> 2) * 2 + (i & 1) + ((i >> 1) & 1) * 16;
+      s[i] = (visible >> bit & 1U) != 0 ? s[i] : 0.0F;
+    }
+  }
+
+  __device__ __forceinline__ void pack_p() {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) packed[i] = pack_pair<C>(s[2 * i], s[2 * i + 1]);
+  }
+
+  /// dS = P (dP - D), from the rounded P, over P.
+  __device__ __forceinline__ void compute_ds(std::uint32_t stage) {
+    const std::uint32_t delta = ptx::shared_address(memory.stats[stage][1]) + ptx::lane_index() % 4 * 8;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      std::int32_t pair[2];
+      ptx::load_shared_v2(delta + k * 32, pair);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int i = 2 * k + half;
+        const float2 probability = unpack_pair<C>(packed[i]);
+        packed[i] = pack_pair<C>(probability.x * (s[2 * i] - __int_as_float(pair[0])),
+                                 probability.y * (s[2 * i + 1] - __int_as_float(pair[1])));
+      }
+    }
+  }
+
+  /// dS as [row][column] for the dQ warpgroup.
+  __device__ __forceinline__ void store_ds(std::uint32_t stage) {
+    const std::uint32_t lane = ptx::lane_index();
+    const std::uint32_t warp = ptx::thread_index() / 32 % 4;
+    const std::uint32_t row = lane / 16 * 8 + lane % 8;
+    const std::uint32_t at = ptx::shared_address(memory.ds[stage][group]) + row * layout::row_bytes +
+                             (((2 * warp + lane / 8 % 2) ^ lane % 8) << 4);
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+      ptx::stmatrix_x4_trans(at + m * 16 * layout::row_bytes, packed[4 * m], packed[4 * m + 1], packed[4 * m + 2],
+                             packed[4 * m + 3]);
+    }
+    ptx::fence_proxy_async_shared();
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void pin_scores() {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) ptx::pin(s[i]);
+  }
+  __device__ __forceinline__ void pin_packed() {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) ptx::pin(packed[i]);
+  }
+  __device__ __forceinline__ static void pin_gradient(float (&gradient)[C.head_dim / 2]) {
+#pragma unroll
+    for (int i = 0; i < C.head_dim / 2; ++i) ptx::pin(gradient[i]);
+  }
+
+  /// dK and dV of the work block in `kv_stage`, and the completion signal.
+  __device__ __forceinline__ void write_block(std::uint32_t kv_stage) {
+    std::int32_t w[4];
+    ptx::load_shared_v4(ptx::shared_address(&memory.work[kv_stage]), w);
+    const WorkBlock place{w[0], w[1], w[2], w[3]};
+    store_gradient<C>(p.dv, p.extents, place, group, dv, 1.0F);
+    store_gradient<C>(p.dk, p.extents, place, group, dk, p.scale);
+    if (p.signal.done != nullptr) signal_block(p.signal, place.block * block_columns, p.extents.columns);
+  }
+
+  __device__ __forceinline__ void run() {
+    wait(memory.full_q, 0, 0);
+    TileWord word = read_word(0);
+    if ((word.flags & tile_flag::end) == 0) {
+      wait(memory.full_k, 0, 0);
+      ptx::wgmma_fence();
+      issue_scores(0, 0);
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<0>();
+      pin_scores();
+    }
+    std::uint32_t tile = 0;
+    for (; (word.flags & tile_flag::end) == 0; ++tile) word = step(word, tile);
+    // The dQ warpgroup waits for a tile that does not come: let it read the end word.
+    wait(memory.empty_ds, tile % Memory::stages, (tile / Memory::stages & 1U) ^ 1U);
+    arrive(memory.full_ds, tile % Memory::stages);
+  }
+
+  /// One tile; returns the next tile's word. Its S^T stands in `s` on entry, the next one's on exit.
+  __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile) {
+    const std::uint32_t stage = tile % Memory::stages;
+    const std::uint32_t parity = tile / Memory::stages & 1U;
+    const std::uint32_t kv_stage = (word.flags & tile_flag::kv_stage) != 0 ? 1U : 0U;
+    const bool first = (word.flags & tile_flag::first) != 0;
+    softmax(stage);
+    if ((word.flags & tile_flag::partial) != 0) apply_intervals(word);
+    pack_p();
+    wait(memory.full_dout, stage, parity);
+    if (first) wait(memory.full_v, kv_stage, (word.flags & tile_flag::kv_phase) != 0 ? 1U : 0U);
+    pin_scores();
+    pin_packed();
+    pin_gradient(dv);
+    ptx::wgmma_fence();
+    issue_dp(kv_stage, stage);
+    issue_gradient(dv, memory.dout[stage], !first);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    pin_scores();
+    pin_packed();
+    pin_gradient(dv);
+    arrive(memory.empty_dout, stage);
+    compute_ds(stage);
+
+    const std::uint32_t next_stage = stage ^ 1U;
+    wait(memory.full_q, next_stage, (tile + 1) / Memory::stages & 1U);
+    const TileWord next = read_word(tile + 1);
+    const std::uint32_t next_kv = (next.flags & tile_flag::kv_stage) != 0 ? 1U : 0U;
+    if ((next.flags & tile_flag::first) != 0) {
+      wait(memory.full_k, next_kv, (next.flags & tile_flag::kv_phase) != 0 ? 1U : 0U);
+    }
+    pin_scores();
+    pin_packed();
+    pin_gradient(dk);
+    ptx::wgmma_fence();
+    issue_scores(next_kv, next_stage);  // after the last tile: of stale tiles, never used
+    issue_gradient(dk, memory.q[stage], !first);
+    ptx::wgmma_commit();
+    wait(memory.empty_ds, stage, parity ^ 1U);
+    if constexpr (C.accumulate_dq) store_ds(stage);
+    arrive(memory.full_ds, stage);
+    ptx::wgmma_wait<0>();
+    pin_scores();
+    pin_packed();
+    pin_gradient(dk);
+    arrive(memory.empty_q, stage);
+    if ((word.flags & tile_flag::last) != 0) {
+      write_block(kv_stage);
+      arrive(memory.empty_v, kv_stage);
+    }
+    return next;
+  }
+};
+
+}  // namespace flashmask::sm90::backward_pass

@@ -1,0 +1,48 @@
+// What one instance of the backward kernel is compiled for, and the numbers that follow from it.
+#pragma once
+
+#include <cstdint>
+
+#include "sm90/layout/swizzle.hpp"
+
+namespace flashmask::sm90::backward_pass {
+
+inline constexpr std::int32_t block_rows = 64;      ///< query rows of a tile: 80 spills, 128 does not fit
+inline constexpr std::int32_t block_columns = 128;  ///< key columns of a work block, 64 a column warpgroup
+inline constexpr std::int32_t warpgroup_threads = 128;
+
+/// Structural, so that it can be the kernel's one template argument.
+struct BackwardConfig {
+  std::int32_t head_dim;  ///< of the tiles: 64 or 128; smaller head dims are zero-filled by the tile copies
+  bool bf16;              ///< false: fp16
+  /// True: dQ leaves as float32 reductions in any order. False (deterministic mode): dQ has a pass of its own and this
+  /// kernel computes dK and dV only.
+  bool accumulate_dq;
+
+  [[nodiscard]] constexpr std::int32_t halves() const { return head_dim / 64; }
+  /// Bytes of `rows` rows of one head in shared memory.
+  [[nodiscard]] constexpr std::uint32_t tile_bytes(std::uint32_t rows) const {
+    return layout::tile_bytes(rows, static_cast<std::uint32_t>(head_dim));
+  }
+
+  // Roles: warpgroups 0 and 1 own 64 columns each, warpgroup 2 owns dQ, one thread of warpgroup 3 loads. Four whole
+  // warpgroups, because each of the SM's four partitions has its own register file.
+  [[nodiscard]] static constexpr std::int32_t threads() { return 4 * warpgroup_threads; }
+  [[nodiscard]] static constexpr std::int32_t column_registers() { return 208; }
+  [[nodiscard]] static constexpr std::int32_t dq_registers() { return 64; }
+  [[nodiscard]] static constexpr std::int32_t loader_registers() { return 32; }
+  /// Registers a thread at launch: the largest multiple of 8 with which all threads fit the register file.
+  [[nodiscard]] static constexpr std::int32_t launch_registers() { return 65536 / threads() / 8 * 8; }
+
+  friend constexpr bool operator==(const BackwardConfig&, const BackwardConfig&) = default;
+};
+
+template <BackwardConfig C>
+struct CheckedConfig {
+  static_assert(C.head_dim == 64 || C.head_dim == 128, "tiles exist for head_dim 64 and 128; pad smaller ones");
+  static_assert(2 * C.column_registers() + C.dq_registers() + C.loader_registers() <= 4 * C.launch_registers(),
+                "the roles want more registers than the block was launched with: setmaxnreg would wait for ever");
+  static constexpr BackwardConfig value = C;
+};
+
+}  // namespace flashmask::sm90::backward_pass

@@ -1,0 +1,96 @@
+// Role of warpgroup 2: dQ^T = K^T dS^T of every tile, 64 elements of head_dim at a time, added to the float32 workspace
+// straight from the accumulators. A warpgroup of its own, because a reduction holds its source registers until the SM's
+// way out (16 to 18 bytes a clock) has taken them.
+#pragma once
+
+#include <cstdint>
+
+#include "sm90/backward/dq_fragment.hpp"
+#include "sm90/backward/operand.cuh"
+#include "sm90/backward/parameters.hpp"
+#include "sm90/backward/shared_memory.hpp"
+#include "sm90/backward/wait.cuh"
+#include "sm90/layout/descriptor.hpp"
+#include "sm90/ptx/bulk_copy.cuh"
+#include "sm90/ptx/shared_address.cuh"
+#include "sm90/ptx/warp.cuh"
+#include "sm90/ptx/wgmma.cuh"
+
+namespace flashmask::sm90::backward_pass {
+
+template <BackwardConfig C>
+struct QueryGradient {
+  using Memory = SharedMemory<C>;
+
+  float sum[32];  // dQ^T: 64 elements of head_dim x 64 rows
+  const MainParameters& p;
+  Memory& memory;
+
+  __device__ __forceinline__ QueryGradient(const MainParameters& parameters, Memory& shared)
+      : p(parameters), memory(shared) {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) sum[i] = 0.0F;
+  }
+
+  __device__ __forceinline__ void arrive(std::uint64_t* barriers, std::uint32_t stage) {
+    if (ptx::lane_index() == 0) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
+  }
+
+  __device__ __forceinline__ void multiply(std::uint32_t kv_stage, std::uint32_t stage, std::uint32_t half) {
+    const std::uint64_t a = layout::mn_major_descriptor(
+        ptx::shared_address(memory.k[kv_stage]) + half * block_columns * layout::row_bytes, block_columns);
+    const std::uint64_t b = layout::k_major_descriptor(ptx::shared_address(memory.ds[stage][0]));
+#pragma unroll
+    for (std::uint32_t i = 0; i < block_columns / 16; ++i) {
+      ptx::wgmma<operand_of(C), ptx::Major::mn, ptx::Major::k>(sum, a + layout::mn_major_step(i),
+                                                               b + layout::k_major_step(i, block_rows), i != 0);
+    }
+  }
+
+  __device__ __forceinline__ void add(std::int32_t dq_tile, std::int32_t half) {
+    float* const tile = p.dq_sum + static_cast<std::int64_t>(dq_tile) * (block_rows * C.head_dim) +
+                        dq_fragment_offset(half, 0, static_cast<std::int32_t>(ptx::thread_index() % 128));
+#pragma unroll
+    for (int quad = 0; quad < 8; ++quad) {
+      ptx::reduce_add_v4(tile + dq_fragment_offset(0, quad, 0), sum[4 * quad], sum[4 * quad + 1], sum[4 * quad + 2],
+                         sum[4 * quad + 3]);
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    for (std::uint32_t tile = 0;; ++tile) {
+      const std::uint32_t stage = tile % Memory::stages;
+      wait_for(ptx::shared_address(&memory.full_ds[stage]), tile / Memory::stages & 1U, p.error);
+      std::int32_t w[4];
+      ptx::load_shared_v4(ptx::shared_address(&memory.words[tile % Memory::word_slots]), w);
+      const auto flags = static_cast<std::uint32_t>(__shfl_sync(~0U, w[1], 0));
+      if ((flags & tile_flag::end) != 0) return;
+      const std::uint32_t kv_stage = (flags & tile_flag::kv_stage) != 0 ? 1U : 0U;
+      if constexpr (C.accumulate_dq) {
+#pragma unroll
+        for (std::uint32_t half = 0; half < C.halves(); ++half) {
+#pragma unroll
+          for (int i = 0; i < 32; ++i) ptx::pin(sum[i]);
+          ptx::wgmma_fence();
+          multiply(kv_stage, stage, half);
+          ptx::wgmma_commit();
+          ptx::wgmma_wait<0>();
+#pragma unroll
+          for (int i = 0; i < 32; ++i) ptx::pin(sum[i]);
+          if (half + 1 == C.halves()) release(flags, kv_stage, stage);
+          add(w[3], static_cast<std::int32_t>(half));
+        }
+      } else {
+        release(flags, kv_stage, stage);
+      }
+    }
+  }
+
+  /// dS has been read; so has K after the last tile of its block.
+  __device__ __forceinline__ void release(std::uint32_t flags, std::uint32_t kv_stage, std::uint32_t stage) {
+    arrive(memory.empty_ds, stage);
+    if ((flags & tile_flag::last) != 0) arrive(memory.empty_k, kv_stage);
+  }
+};
+
+}  // namespace flashmask::sm90::backward_pass

@@ -1,0 +1,28 @@
+// The compiled instances of the main kernel, one translation unit each.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "sm90/backward/config.hpp"
+#include "sm90/backward/parameters.hpp"
+
+namespace flashmask::sm90::backward_pass {
+
+inline constexpr BackwardConfig d128_bf16{.head_dim = 128, .bf16 = true, .accumulate_dq = true};
+inline constexpr BackwardConfig d128_f16{.head_dim = 128, .bf16 = false, .accumulate_dq = true};
+inline constexpr BackwardConfig d64_bf16{.head_dim = 64, .bf16 = true, .accumulate_dq = true};
+inline constexpr BackwardConfig d64_f16{.head_dim = 64, .bf16 = false, .accumulate_dq = true};
+inline constexpr BackwardConfig d128_bf16_deterministic{.head_dim = 128, .bf16 = true, .accumulate_dq = false};
+inline constexpr BackwardConfig d128_f16_deterministic{.head_dim = 128, .bf16 = false, .accumulate_dq = false};
+inline constexpr BackwardConfig d64_bf16_deterministic{.head_dim = 64, .bf16 = true, .accumulate_dq = false};
+inline constexpr BackwardConfig d64_f16_deterministic{.head_dim = 64, .bf16 = false, .accumulate_dq = false};
+
+/// Queue the main kernel on `blocks` SMs; return CUDA's status.
+using LaunchMain = cudaError_t(const MainParameters& parameters, std::int32_t blocks, cudaStream_t stream);
+LaunchMain launch_d128_bf16, launch_d128_f16, launch_d64_bf16, launch_d64_f16;
+LaunchMain launch_d128_bf16_deterministic, launch_d128_f16_deterministic, launch_d64_bf16_deterministic,
+    launch_d64_f16_deterministic;
+
+}  // namespace flashmask::sm90::backward_pass

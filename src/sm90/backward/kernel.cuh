@@ -1,0 +1,76 @@
+// The main kernel of the backward: persistent blocks, each drawing column blocks until none is left.
+#pragma once
+
+#include <cstdint>
+
+#include "sm90/backward/columns.cuh"
+#include "sm90/backward/dq.cuh"
+#include "sm90/backward/loader.cuh"
+#include "sm90/backward/parameters.hpp"
+#include "sm90/backward/scheduler.cuh"
+#include "sm90/backward/shared_memory.hpp"
+#include "sm90/ptx/barrier.cuh"
+#include "sm90/ptx/fence.cuh"
+#include "sm90/ptx/warp.cuh"
+
+namespace flashmask::sm90::backward_pass {
+
+template <BackwardConfig C>
+__device__ __forceinline__ void initialise_barriers(SharedMemory<C>& memory) {
+  for (std::uint32_t i = 0; i < SharedMemory<C>::stages; ++i) {
+    ptx::mbarrier_init(ptx::shared_address(&memory.full_work[i]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&memory.full_k[i]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&memory.full_v[i]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&memory.full_q[i]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&memory.full_dout[i]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&memory.full_ds[i]), column_warps);
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_k[i]), dq_warps);
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_v[i]), column_warps);
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_q[i]), column_warps);
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_dout[i]), column_warps);
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_ds[i]), dq_warps);
+  }
+  ptx::fence_mbarrier_init();
+}
+
+template <BackwardConfig C>
+__global__ void __launch_bounds__(C.threads(), 1)
+    main_kernel(const __grid_constant__ MainParameters p, BackwardConfig) {
+  static_assert(CheckedConfig<C>::value == C);
+  static_assert(sizeof(SharedMemory<C>) <= shared_memory_limit, "the tiles do not fit into shared memory");
+  extern __shared__ __align__(1024) std::uint8_t shared[];
+  SharedMemory<C>& memory = *reinterpret_cast<SharedMemory<C>*>(shared);
+  const std::uint32_t warp = __shfl_sync(~0U, threadIdx.x / 32, 0);
+  if (threadIdx.x == 0) initialise_barriers(memory);
+  __syncthreads();
+  if (warp < 8) {
+    ptx::registers_increase<C.column_registers()>();
+    Columns<C> role(p, memory, warp / 4);
+    role.run();
+  } else if (warp < 12) {
+    ptx::registers_decrease<C.dq_registers()>();
+    QueryGradient<C> role(p, memory);
+    role.run();
+  } else {
+    ptx::registers_decrease<C.loader_registers()>();
+    if (threadIdx.x == 3 * warpgroup_threads) {
+      Loader<C> role(p, memory);
+      role.run();
+    } else if (threadIdx.x == 3 * warpgroup_threads + 32) {
+      draw_blocks<C>(p, memory);
+    }
+  }
+}
+
+/// Queues the main kernel on `blocks` SMs; returns CUDA's status.
+template <BackwardConfig C>
+cudaError_t launch_main(const MainParameters& parameters, std::int32_t blocks, cudaStream_t stream) {
+  constexpr std::size_t bytes = sizeof(SharedMemory<C>);
+  const cudaError_t status =
+      cudaFuncSetAttribute(main_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (status != cudaSuccess) return status;
+  main_kernel<C><<<blocks, C.threads(), bytes, stream>>>(parameters, C);
+  return cudaGetLastError();
+}
+
+}  // namespace flashmask::sm90::backward_pass

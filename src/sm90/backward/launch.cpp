@@ -1,0 +1,174 @@
+#include "sm90/backward/launch.hpp"
+
+#include <algorithm>
+
+#include "core/check.hpp"
+#include "sm90/backward/config.hpp"
+#include "sm90/backward/convert.cuh"
+#include "sm90/backward/instances.hpp"
+#include "sm90/backward/prepare.cuh"
+#include "sm90/backward/shared_memory.hpp"
+#include "sm90/layout/tensor_map.hpp"
+
+namespace flashmask::sm90::backward_pass {
+namespace {
+
+constexpr double log2_e = 1.4426950408889634;
+
+void check_cuda(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) core::fail(ErrorCode::device, "{}: {}", call, cudaGetErrorString(status));
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+std::int32_t tile_head_dim(const AttentionShape& shape) {
+  return shape.head_dim <= 64 ? 64 : 128;
+}
+
+Extents extents_of(const AttentionShape& s, std::int64_t mask_heads) {
+  const auto narrow = [](std::int64_t x) { return static_cast<std::int32_t>(x); };
+  return {.batch = narrow(s.batch),
+          .rows = narrow(s.rows),
+          .columns = narrow(s.columns),
+          .query_heads = narrow(s.query_heads),
+          .kv_heads = narrow(s.kv_heads),
+          .mask_heads = narrow(mask_heads),
+          .head_dim = narrow(s.head_dim),
+          .row_tiles = narrow(ceil_div(s.rows, block_rows)),
+          .column_blocks = narrow(ceil_div(s.columns, block_columns))};
+}
+
+StridedTensor strided(const TensorView& view) {
+  return {static_cast<std::uint16_t*>(const_cast<void*>(view.data)), view.strides[0], view.strides[1], view.strides[2]};
+}
+
+LaunchMain* main_kernel_of(std::int32_t head_dim, bool bf16, bool deterministic) {
+  if (head_dim == 128) {
+    if (deterministic) return bf16 ? launch_d128_bf16_deterministic : launch_d128_f16_deterministic;
+    return bf16 ? launch_d128_bf16 : launch_d128_f16;
+  }
+  if (deterministic) return bf16 ? launch_d64_bf16_deterministic : launch_d64_f16_deterministic;
+  return bf16 ? launch_d64_bf16 : launch_d64_f16;
+}
+
+std::int32_t multiprocessors() {
+  int device = 0;
+  int count = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  return count;
+}
+
+template <typename T>
+T* at(void* workspace, std::size_t offset) {
+  return reinterpret_cast<T*>(static_cast<std::byte*>(workspace) + offset);
+}
+
+PrepareParameters prepare_parameters(const BackwardCall& call, const Extents& e, void* workspace,
+                                     const WorkspaceLayout& layout) {
+  return {.extents = e,
+          .map = call.map,
+          .signal = call.signal,
+          .out = strided(call.out),
+          .dout = strided(call.dout),
+          .dk = strided(call.dk),
+          .dv = strided(call.dv),
+          .lse = call.lse,
+          .bf16 = call.q.dtype == DType::bf16,
+          .tile_head_dim = tile_head_dim(call.shape),
+          .stats = at<float>(workspace, layout.stats),
+          .dq_sum = call.deterministic ? nullptr : at<float>(workspace, layout.dq_sum),
+          .intervals = at<int4>(workspace, layout.intervals),
+          .counters = at<std::uint32_t>(workspace, layout.counters)};
+}
+
+MainParameters main_parameters(const BackwardCall& call, const Extents& e, void* workspace,
+                               const WorkspaceLayout& layout) {
+  const AttentionShape& s = call.shape;
+  MainParameters p{};
+  const layout::TileCopy q =
+      layout::encode_tile_copy("q", call.q, s.batch, s.rows, s.query_heads, s.head_dim, block_rows);
+  p.q = q.map;
+  p.copies = q.copies;
+  p.k = layout::encode_tile_copy("k", call.k, s.batch, s.columns, s.kv_heads, s.head_dim, block_columns).map;
+  p.v = layout::encode_tile_copy("v", call.v, s.batch, s.columns, s.kv_heads, s.head_dim, block_columns).map;
+  p.dout = layout::encode_tile_copy("dout", call.dout, s.batch, s.rows, s.query_heads, s.head_dim, block_rows).map;
+  p.extents = e;
+  p.lists = {.runs = call.map.column_runs,
+             .begin = call.map.column_run_begin,
+             .count = call.map.column_run_count,
+             .order = call.order != nullptr ? call.order : call.map.column_order,
+             .section_heads = call.section_heads > 0 ? call.section_heads : 1};
+  p.signal = call.signal;
+  p.stats = at<float>(workspace, layout.stats);
+  p.intervals = at<int4>(workspace, layout.intervals);
+  p.dq_sum = at<float>(workspace, layout.dq_sum);
+  p.dk = strided(call.dk);
+  p.dv = strided(call.dv);
+  p.scale = call.scale;
+  p.scale_log2 = static_cast<float>(call.scale * log2_e);
+  p.counter = at<std::uint32_t>(workspace, layout.counters);
+  p.error = p.counter + 1;
+  return p;
+}
+
+}  // namespace
+
+WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_heads, bool deterministic) {
+  const auto aligned = [](std::int64_t bytes) { return static_cast<std::size_t>(ceil_div(bytes, 256) * 256); };
+  const std::int64_t row_tiles = shape.batch * shape.query_heads * ceil_div(shape.rows, block_rows);
+  const std::int64_t columns = shape.batch * mask_heads * ceil_div(shape.columns, block_columns) * block_columns;
+  WorkspaceLayout layout{};
+  layout.counters = 0;
+  layout.stats = aligned(counter_words * 4);
+  layout.intervals = layout.stats + aligned(row_tiles * stats_floats * 4);
+  layout.dq_sum = layout.intervals + aligned(columns * 16);
+  layout.bytes = layout.dq_sum;
+  if (!deterministic) layout.bytes += aligned(row_tiles * block_rows * tile_head_dim(shape) * 4);
+  return layout;
+}
+
+void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stream) {
+  const AttentionShape& s = call.shape;
+  const Extents e = extents_of(s, call.map.heads);
+  const WorkspaceLayout layout = workspace_layout(s, call.map.heads, call.deterministic);
+  const bool bf16 = call.q.dtype == DType::bf16;
+  const std::int32_t head_dim = tile_head_dim(s);
+  check_cuda(launch_prepare(prepare_parameters(call, e, workspace, layout), stream), "launch of prepare_kernel");
+  const std::int64_t items = std::int64_t{e.batch} * e.kv_heads * e.column_blocks;
+  if (items > 0 && s.rows > 0) {
+    const MainParameters p = main_parameters(call, e, workspace, layout);
+    const auto blocks = static_cast<std::int32_t>(std::min<std::int64_t>(multiprocessors(), items));
+    check_cuda(main_kernel_of(head_dim, bf16, call.deterministic)(p, blocks, stream), "launch of main_kernel");
+  }
+  if (call.deterministic) return;
+  check_cuda(launch_convert({.extents = e,
+                             .bf16 = bf16,
+                             .tile_head_dim = head_dim,
+                             .scale = call.scale,
+                             .dq_sum = at<float>(workspace, layout.dq_sum),
+                             .dq = strided(call.dq)},
+                            stream),
+             "launch of convert_kernel");
+}
+
+std::uint32_t read_error(const void* workspace, cudaStream_t stream) {
+  std::uint32_t word = 0;
+  check_cuda(cudaMemcpyAsync(&word, static_cast<const std::uint32_t*>(workspace) + 1, sizeof(word),
+                             cudaMemcpyDeviceToHost, stream),
+             "cudaMemcpyAsync");
+  check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  return word;
+}
+
+std::uint32_t complete_count(const AttentionShape& shape, std::int32_t chunk_columns, std::int64_t chunk) {
+  const std::int64_t first = chunk * chunk_columns;
+  const std::int64_t end = std::min<std::int64_t>(first + chunk_columns, shape.columns);
+  if (first >= end) return 0;
+  const std::int64_t blocks = (end - 1) / block_columns - first / block_columns + 1;
+  return static_cast<std::uint32_t>(shape.batch * shape.kv_heads * blocks * column_warps);
+}
+
+}  // namespace flashmask::sm90::backward_pass

@@ -1,0 +1,53 @@
+// Backward on device memory: describe, size the workspace, queue. The public function in flashmask/sm90.hpp validates
+// and calls this.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "flashmask/attention.hpp"
+#include "sm90/backward/parameters.hpp"
+
+namespace flashmask::sm90::backward_pass {
+
+/// One call; every pointer is device memory. The tile map has 64 x 128 tiles and the mask heads of the call.
+struct BackwardCall {
+  AttentionShape shape;
+  TileMapView map{};
+  TensorView q, k, v, out, dout;
+  const float* lse = nullptr;
+  MutableTensorView dq, dk, dv;
+  float scale = 0;
+  bool deterministic = false;
+  /// Order of column blocks (flat list indices of the map); nullptr: the map's own, heaviest first.
+  const std::int32_t* order = nullptr;
+  ChunkSignal signal{};
+  std::int32_t section_heads = 0;  ///< 0: the default
+};
+
+/// Where the parts of the workspace lie; offsets in bytes, each 256-byte aligned.
+///
+///   counters   16 bytes: work counter, error word
+///   stats      512 bytes a row tile of 64 rows and query head: log-sum-exp and rowsum(dO * O), float32
+///   intervals  16 bytes a column (of whole blocks of 128) and mask head
+///   dq_sum     float32 dQ, rows rounded up to 64 and head_dim to 64 or 128; absent in deterministic mode
+struct WorkspaceLayout {
+  std::size_t counters, stats, intervals, dq_sum, bytes;
+};
+WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_heads, bool deterministic);
+
+/// Queues the backward on `stream`: no allocation, no synchronisation, legal under graph capture. `workspace` has
+/// workspace_layout().bytes bytes, 256-byte aligned, used by nothing else until the call has run. Throws device with
+/// the failed call's name.
+void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stream);
+
+/// The error word of the last call that used the workspace: 0, or 1 if a wait inside the kernel passed its bound and
+/// the results are wrong. Copies from the device; synchronises `stream`.
+std::uint32_t read_error(const void* workspace, cudaStream_t stream);
+
+/// What `signal.done` of a chunk reads once all its dK and dV are complete, if it was zero before.
+std::uint32_t complete_count(const AttentionShape& shape, std::int32_t chunk_columns, std::int64_t chunk);
+
+}  // namespace flashmask::sm90::backward_pass

@@ -1,0 +1,31 @@
+// Before the main kernel: row statistics and a zeroed dQ workspace, column intervals, zeros for blocks nobody sees.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "sm90/backward/config.hpp"
+#include "sm90/backward/parameters.hpp"
+
+namespace flashmask::sm90::backward_pass {
+
+struct PrepareParameters {
+  Extents extents;
+  TileMapView map;
+  ChunkSignal signal;
+  StridedTensor out, dout, dk, dv;
+  const float* lse;  ///< [batch][query_heads][rows], natural log
+  bool bf16;
+  std::int32_t tile_head_dim;  ///< 64 or 128
+  float* stats;
+  float* dq_sum;  ///< nullptr: nothing to zero
+  int4* intervals;
+  std::uint32_t* counters;  ///< `counter_words` words to zero
+};
+
+inline constexpr std::int32_t counter_words = 4;
+
+cudaError_t launch_prepare(const PrepareParameters& parameters, cudaStream_t stream);
+
+}  // namespace flashmask::sm90::backward_pass

@@ -1,0 +1,66 @@
+// The shared memory of the main kernel, and what its words mean.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "sm90/backward/config.hpp"
+
+namespace flashmask::sm90::backward_pass {
+
+/// What the loader tells the other roles about one tile, beside its data.
+struct TileWord {
+  std::int32_t row;      ///< first row of the tile
+  std::uint32_t flags;   ///< TileFlag
+  std::int32_t list;     ///< flat (batch, mask head, column block): where the column intervals are
+  std::int32_t dq_tile;  ///< flat (batch, query head, row tile)
+};
+
+/// One column block of one KV head: everything one visit of the CTA adds to its dK and dV.
+struct WorkBlock {
+  std::int32_t batch;
+  std::int32_t kv_head;
+  std::int32_t block;      ///< -1: no more work
+  std::int32_t last_head;  ///< last query head of the group whose list is not empty
+};
+
+namespace tile_flag {
+inline constexpr std::uint32_t partial = 1;
+inline constexpr std::uint32_t first = 2;     ///< of its work block: dK and dV start from nothing
+inline constexpr std::uint32_t last = 4;      ///< of its work block: dK and dV are complete afterwards
+inline constexpr std::uint32_t kv_stage = 8;  ///< which of the two K/V buffers
+inline constexpr std::uint32_t kv_phase = 16;
+inline constexpr std::uint32_t end = 32;  ///< no tile: there is no more work
+}  // namespace tile_flag
+
+/// K and V of the next work block arrive while this one is being worked on; so do the next Q and dO tiles.
+template <BackwardConfig C>
+struct SharedMemory {
+  static constexpr std::uint32_t stages = 2;
+  static constexpr std::uint32_t word_slots = 4;  ///< the dQ warpgroup may be two tiles behind the loader's two
+
+  alignas(1024) std::uint8_t k[stages][C.tile_bytes(block_columns)];
+  alignas(1024) std::uint8_t v[stages][C.tile_bytes(block_columns)];
+  alignas(1024) std::uint8_t q[stages][C.tile_bytes(block_rows)];
+  alignas(1024) std::uint8_t dout[stages][C.tile_bytes(block_rows)];
+  /// dS of both column warpgroups, [warpgroup][row][column], K-major for dQ.
+  alignas(1024) std::uint8_t ds[stages][2][block_rows * layout::row_bytes];
+  alignas(16) float stats[stages][2][block_rows];
+  alignas(16) TileWord words[word_slots];
+  alignas(16) WorkBlock work[stages];  ///< whose K and V the stage holds
+
+  // Barriers. full: the loader's copies have landed. empty: every reader is done. ds: between columns and dQ.
+  alignas(8) std::uint64_t full_work[stages];
+  std::uint64_t full_k[stages], empty_k[stages];
+  std::uint64_t full_v[stages], empty_v[stages];
+  std::uint64_t full_q[stages], empty_q[stages];
+  std::uint64_t full_dout[stages], empty_dout[stages];
+  std::uint64_t full_ds[stages], empty_ds[stages];
+};
+
+inline constexpr std::uint32_t column_warps = 8;
+inline constexpr std::uint32_t dq_warps = 4;
+/// What a block may use on sm_90.
+inline constexpr std::size_t shared_memory_limit = 232448;
+
+}  // namespace flashmask::sm90::backward_pass
