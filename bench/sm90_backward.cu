@@ -94,7 +94,8 @@ double median(std::vector<double> x) {
 /// LSE of normal deviates is about ln(visible) + 1/2: what the softmax of a training step looks like to the backward.
 __global__ void fill_lse(float* lse, const std::int64_t* counts, std::int64_t rows, std::int64_t heads) {
   const std::int64_t n = rows * heads;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
     const std::int64_t c = counts[i % rows];
     lse[i] = c == 0 ? -INFINITY : logf(static_cast<float>(c)) + 0.5F;
   }
@@ -109,7 +110,8 @@ struct Sample {
 
 __device__ double dot(const T* a, const T* b, std::int64_t n) {
   double sum = 0;
-  for (std::int64_t d = 0; d < n; ++d) sum += static_cast<double>(static_cast<float>(a[d])) * static_cast<double>(static_cast<float>(b[d]));
+  for (std::int64_t d = 0; d < n; ++d)
+    sum += static_cast<double>(static_cast<float>(a[d])) * static_cast<double>(static_cast<float>(b[d]));
   return sum;
 }
 
@@ -121,7 +123,8 @@ __device__ double2 cell(const Sample& c, std::int64_t b, std::int64_t h, std::in
   const std::int64_t at = ((b * s.rows + i) * s.query_heads + h) * s.head_dim;
   const std::int64_t key = ((b * s.columns + j) * s.kv_heads + h / (s.query_heads / s.kv_heads)) * s.head_dim;
   const double scale = 1 / sqrt(static_cast<double>(s.head_dim));
-  const double p = exp(dot(c.q + at, c.k + key, s.head_dim) * scale - static_cast<double>(c.lse[(b * s.query_heads + h) * s.rows + i]));
+  const double p = exp(dot(c.q + at, c.k + key, s.head_dim) * scale -
+                       static_cast<double>(c.lse[(b * s.query_heads + h) * s.rows + i]));
   return {p, p * (dot(c.dout + at, c.v + key, s.head_dim) - dot(c.dout + at, c.out + at, s.head_dim)) * scale};
 }
 
@@ -153,8 +156,9 @@ __global__ void check_samples(Sample c, const std::int64_t* samples, double* err
   }
   __syncthreads();
   if (threadIdx.x >= 3) return;
-  const T* got = threadIdx.x == 0 ? c.dq + ((b * s.rows + position) * s.query_heads + h) * s.head_dim
-                                  : (threadIdx.x == 1 ? c.dk : c.dv) + ((b * s.columns + position) * s.kv_heads + kv) * s.head_dim;
+  const T* got = threadIdx.x == 0
+                     ? c.dq + ((b * s.rows + position) * s.query_heads + h) * s.head_dim
+                     : (threadIdx.x == 1 ? c.dk : c.dv) + ((b * s.columns + position) * s.kv_heads + kv) * s.head_dim;
   double off = 0, norm = 0;
   for (std::int64_t d = 0; d < s.head_dim; ++d) {
     const double want = sums[threadIdx.x * s.head_dim + d], g = static_cast<float>(got[d]);
@@ -190,7 +194,8 @@ std::vector<double> time_launches(const std::function<void()>& launch, int count
   std::vector<double> ms;
   for (int i = 0; i < count; ++i) {
     float t = 0;
-    require(cudaEventElapsedTime(&t, events[static_cast<std::size_t>(i)], events[static_cast<std::size_t>(i) + 1]), "elapsed");
+    require(cudaEventElapsedTime(&t, events[static_cast<std::size_t>(i)], events[static_cast<std::size_t>(i) + 1]),
+            "elapsed");
     ms.push_back(t);
   }
   for (const cudaEvent_t e : events) cudaEventDestroy(e);
@@ -207,7 +212,11 @@ double sustained(const std::function<void()>& launch, double ms_each) {
   const int count = std::max(1, static_cast<int>(std::ceil(45 / ms_each)));
   std::vector<double> batches;
   for (int batch = 0; batch < 8; ++batch) {
-    const std::vector<double> ms = time_launches([&] { for (int i = 0; i < count; ++i) launch(); }, 1);
+    const std::vector<double> ms = time_launches(
+        [&] {
+          for (int i = 0; i < count; ++i) launch();
+        },
+        1);
     if (batch >= 2) batches.push_back(ms[0] / count);
   }
   return median(batches);
@@ -219,12 +228,14 @@ std::string sample_errors(const Case& c, const MaskView& mask) {
   std::uint64_t state = 7;
   for (int i = 0; i < 24; ++i) {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-    samples.push_back(static_cast<std::int64_t>((state >> 11) % static_cast<std::uint64_t>(s.batch * s.query_heads * s.rows)));
+    samples.push_back(
+        static_cast<std::int64_t>((state >> 11) % static_cast<std::uint64_t>(s.batch * s.query_heads * s.rows)));
   }
   const DeviceBuffer<std::int64_t> picks(samples);
   const DeviceBuffer<double> errors(3 * static_cast<std::int64_t>(samples.size()));
   check_samples<<<static_cast<unsigned>(samples.size()), 512, 3 * 8 * s.head_dim>>>(
-      {s, c.q.data(), c.k.data(), c.v.data(), c.out.data(), c.dout.data(), c.dq.data(), c.dk.data(), c.dv.data(), c.lse.data(), mask},
+      {s, c.q.data(), c.k.data(), c.v.data(), c.out.data(), c.dout.data(), c.dq.data(), c.dk.data(), c.dv.data(),
+       c.lse.data(), mask},
       picks.data(), errors.data());
   require(cudaDeviceSynchronize(), "check_samples");
   double worst[3] = {};
@@ -240,7 +251,8 @@ void run(const Options& o, std::int64_t n) {
   const std::int64_t kv_heads = o.kv_heads > 0 ? o.kv_heads : heads;
   const std::int64_t batch = o.batch > 0 ? o.batch : std::max<std::int64_t>(1, 32768 / n);
   Case c({batch, n, n, heads, kv_heads, o.head_dim});
-  const std::int64_t bytes = static_cast<std::int64_t>(sm90::backward_pass::workspace_layout(c.shape, 1, o.deterministic).bytes);
+  const std::int64_t bytes =
+      static_cast<std::int64_t>(sm90::backward_pass::workspace_layout(c.shape, 1, o.deterministic).bytes);
   DeviceBuffer<std::uint8_t> workspace(bytes);
   for (const std::string& name : o.masks) {
     const ColumnMask one = build_mask(name, n);
@@ -261,15 +273,18 @@ void run(const Options& o, std::int64_t n) {
     const auto launch = [&] { sm90::backward_pass::queue_backward(call, workspace.data(), nullptr); };
     const double ms = burst(launch);
     const double steady = o.sustained ? sustained(launch, ms) : 0;
-    const double flop = 10.0 * static_cast<double>(o.head_dim * heads * batch) * static_cast<double>(n) * static_cast<double>(n) * 1e-9;
+    const double flop =
+        10.0 * static_cast<double>(o.head_dim * heads * batch) * static_cast<double>(n) * static_cast<double>(n) * 1e-9;
     const double tiles = name == "nothing" ? 0 : flop * tile_density(one), cells = flop * element_density(one);
     const std::uint32_t error = sm90::backward_pass::read_error(workspace.data(), nullptr);
-    std::printf("{\"mask\": \"%s\", \"n\": %lld, \"head_dim\": %lld, \"heads\": \"%lld:%lld\", \"section\": %d, \"deterministic\": %d, "
-                "\"burst_ms\": %.4f, \"burst_tflops\": %.0f, \"burst_exact_tflops\": %.0f, \"sustained_ms\": %.4f, "
-                "\"sustained_tflops\": %.0f, \"error_word\": %u, %s}\n",
-                name.c_str(), static_cast<long long>(n), static_cast<long long>(o.head_dim), static_cast<long long>(heads),
-                static_cast<long long>(kv_heads), o.section, o.deterministic ? 1 : 0, ms, tiles / ms, cells / ms, steady,
-                steady > 0 ? tiles / steady : 0, error, sample_errors(c, vectors.view()).c_str());
+    std::printf(
+        "{\"mask\": \"%s\", \"n\": %lld, \"head_dim\": %lld, \"heads\": \"%lld:%lld\", \"section\": %d, "
+        "\"deterministic\": %d, "
+        "\"burst_ms\": %.4f, \"burst_tflops\": %.0f, \"burst_exact_tflops\": %.0f, \"sustained_ms\": %.4f, "
+        "\"sustained_tflops\": %.0f, \"error_word\": %u, %s}\n",
+        name.c_str(), static_cast<long long>(n), static_cast<long long>(o.head_dim), static_cast<long long>(heads),
+        static_cast<long long>(kv_heads), o.section, o.deterministic ? 1 : 0, ms, tiles / ms, cells / ms, steady,
+        steady > 0 ? tiles / steady : 0, error, sample_errors(c, vectors.view()).c_str());
     std::fflush(stdout);
   }
 }

@@ -27,36 +27,44 @@ __device__ float dot8(const uint4& a, const uint4& b, bool bf16) {
 }
 
 /// One tile of 64 rows of one query head: lse in log2 units (+inf where nothing is visible, and beyond the end, so that
-/// P = 0), D = rowsum(dO * O), zeros for dQ.
+/// P = 0), D = rowsum(dO * O), zeros for dQ. Stores first and all loads before the first use: this is a stream of
+/// bytes.
+template <int TileHeadDim>
 __device__ void prepare_rows(const PrepareParameters& p, std::int64_t tile) {
+  constexpr int lanes = TileHeadDim / 8;  // of 16 bytes a row
+  constexpr int step = threads / lanes;
   const Extents& e = p.extents;
-  const std::int32_t row_tile = static_cast<std::int32_t>(tile % e.row_tiles);
+  if (p.dq_sum != nullptr) {
+    auto* const sum = reinterpret_cast<float4*>(p.dq_sum) + tile * (block_rows * TileHeadDim / 4) + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < block_rows * TileHeadDim / 4 / threads; ++i) sum[i * threads] = make_float4(0, 0, 0, 0);
+  }
   const std::int64_t head = tile / e.row_tiles;
   const auto b = static_cast<std::int32_t>(head / e.query_heads);
   const auto h = static_cast<std::int32_t>(head % e.query_heads);
-  const std::int32_t lanes = p.tile_head_dim / 8;  // of 16 bytes a row
   const std::int32_t lane = static_cast<std::int32_t>(threadIdx.x) % lanes;
-  float* const stats = p.stats + tile * stats_floats;
-  for (std::int32_t r = static_cast<std::int32_t>(threadIdx.x) / lanes; r < block_rows; r += threads / lanes) {
-    const std::int32_t row = row_tile * block_rows + r;
-    float delta = 0.0F;
-    if (row < e.rows && lane * 8 < e.head_dim) {
-      const uint4 o = *reinterpret_cast<const uint4*>(p.out.at(b, row, h) + lane * 8);
-      const uint4 g = *reinterpret_cast<const uint4*>(p.dout.at(b, row, h) + lane * 8);
-      delta = dot8(o, g, p.bf16);
-    }
-    for (std::int32_t step = lanes / 2; step > 0; step /= 2) delta += __shfl_xor_sync(~0U, delta, step);
-    if (lane != 0) continue;
-    const float lse = row < e.rows ? p.lse[head * e.rows + row] : -CUDART_INF_F;
-    const bool dead = lse == -CUDART_INF_F;
-    stats[r] = dead ? CUDART_INF_F : lse * log2_e;
-    stats[block_rows + r] = dead ? 0.0F : delta;
+  const std::int32_t first = static_cast<std::int32_t>(threadIdx.x) / lanes;
+  const std::int32_t row = static_cast<std::int32_t>(tile % e.row_tiles) * block_rows + first;
+  uint4 o[block_rows / step], g[block_rows / step];
+#pragma unroll
+  for (int i = 0; i < block_rows / step; ++i) {
+    o[i] = g[i] = make_uint4(0, 0, 0, 0);
+    if (row + i * step >= e.rows || lane * 8 >= e.head_dim) continue;
+    o[i] = __ldg(reinterpret_cast<const uint4*>(p.out.at(b, row + i * step, h) + lane * 8));
+    g[i] = __ldg(reinterpret_cast<const uint4*>(p.dout.at(b, row + i * step, h) + lane * 8));
   }
-  if (p.dq_sum == nullptr) return;
-  const std::int32_t quads = block_rows * p.tile_head_dim / 4;
-  auto* const sum = reinterpret_cast<float4*>(p.dq_sum) + tile * quads;
-  for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < quads; i += threads) {
-    sum[i] = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+  float* const stats = p.stats + tile * stats_floats;
+#pragma unroll
+  for (int i = 0; i < block_rows / step; ++i) {
+    float delta = dot8(o[i], g[i], p.bf16);
+#pragma unroll
+    for (int distance = lanes / 2; distance > 0; distance /= 2) delta += __shfl_xor_sync(~0U, delta, distance);
+    if (lane != 0) continue;
+    const std::int32_t r = row + i * step;
+    const float lse = r < e.rows ? p.lse[head * e.rows + r] : -CUDART_INF_F;
+    const bool dead = lse == -CUDART_INF_F;
+    stats[first + i * step] = dead ? CUDART_INF_F : lse * log2_e;
+    stats[block_rows + first + i * step] = dead ? 0.0F : delta;
   }
 }
 
@@ -102,7 +110,7 @@ __global__ void __launch_bounds__(threads) prepare_kernel(const __grid_constant_
   const std::int64_t i = blockIdx.x;
   if (i == 0 && threadIdx.x < counter_words) p.counters[threadIdx.x] = 0;
   if (i < tiles) {
-    prepare_rows(p, i);
+    p.tile_head_dim == 128 ? prepare_rows<128>(p, i) : prepare_rows<64>(p, i);
     return;
   }
   const auto item = static_cast<std::int32_t>(i - tiles);
