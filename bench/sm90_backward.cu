@@ -2,7 +2,7 @@
 // float64 on sampled rows and columns, as one JSON object a line.
 //
 //   sm90_backward [--n 8192,32768] [--mask causal,document] [--head-dim 128] [--heads 16] [--kv-heads 16]
-//                 [--sustained 0] [--deterministic 0] [--section 0]
+//                 [--batch 4] [--sustained 0] [--deterministic 0] [--section 0] [--phases 0]
 //
 // Burst: 0.5 s idle, 3 warm-ups, 9 launches back to back (5 above 40 ms), median of event pairs. Sustained: batches of
 // at least 45 ms without idle, median of six. The mask "nothing" hides all: what preprocess and convert alone cost.
@@ -40,7 +40,7 @@ struct Options {
   std::vector<std::string> masks;
   std::int64_t head_dim = 128, heads = 0, kv_heads = 0, batch = 0;
   bool sustained = false, deterministic = false;
-  std::int32_t section = 0;
+  std::int32_t section = 0, phases = 0;
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -63,6 +63,7 @@ Options parse(int argc, char** argv) {
     if (key == "--sustained") o.sustained = value != "0";
     if (key == "--deterministic") o.deterministic = value != "0";
     if (key == "--section") o.section = std::stoi(value);
+    if (key == "--phases") o.phases = std::stoi(value);
   }
   if (o.masks.empty()) {
     for (const masks::BuilderName& b : masks::builder_names().subspan(0, 12)) o.masks.emplace_back(b.name);
@@ -256,9 +257,7 @@ void run(const Options& o, std::int64_t n) {
   DeviceBuffer<std::uint8_t> workspace(bytes);
   for (const std::string& name : o.masks) {
     const ColumnMask one = build_mask(name, n);
-    const std::vector<ColumnMask> all(static_cast<std::size_t>(batch), one);
-    const ColumnMask mask = masks::stack_batch(all);
-    const DeviceMaskVectors vectors(mask.view());
+    const DeviceMaskVectors vectors(one.view());
     const DeviceBuffer<std::int64_t> counts(one.row_counts(0, 0));
     fill_lse<<<1024, 256>>>(c.lse.data(), counts.data(), n, batch * heads);
     sm90::DeviceTileMap map(vectors.shape, TileShape{64, 128});
@@ -269,7 +268,7 @@ void run(const Options& o, std::int64_t n) {
     call.q = c.q.view(), call.k = c.k.view(), call.v = c.v.view(), call.out = c.out.view(), call.dout = c.dout.view();
     call.dq = c.dq.mutable_view(), call.dk = c.dk.mutable_view(), call.dv = c.dv.mutable_view();
     call.scale = 1 / std::sqrt(static_cast<float>(o.head_dim));
-    call.deterministic = o.deterministic, call.section_heads = o.section;
+    call.deterministic = o.deterministic, call.section_heads = o.section, call.phases = o.phases;
     const auto launch = [&] { sm90::backward_pass::queue_backward(call, workspace.data(), nullptr); };
     const double ms = burst(launch);
     const double steady = o.sustained ? sustained(launch, ms) : 0;

@@ -73,4 +73,47 @@ void validate(const ForwardArguments& arguments);
 /// Queues out and lse on the stream. Validates first; no allocation, no synchronisation; legal under graph capture.
 void forward(const ForwardArguments& arguments);
 
+// ---- Backward (docs/backward.md) ----
+
+/// Tile shape that backward() wants its map in.
+TileShape backward_tile();
+
+/// Progress for whoever sends dK and dV on while the backward still runs: counts[chunk] rises with release semantics as
+/// the column blocks under a chunk are written; dK and dV of the chunk are complete at backward_complete_count().
+struct ChunkCompletion {
+  std::uint32_t* counts = nullptr;  ///< device memory, one per chunk of columns, zeroed by the caller before the call
+  std::int64_t chunk_columns = 0;
+};
+
+struct BackwardArguments {
+  AttentionShape shape;
+  const TileMapView* map = nullptr;  ///< of tile shape backward_tile(); mask batch 1 or shape.batch
+  TensorView q, k, v, out, dout;     ///< device memory, bf16 or f16, dim stride 1, other strides multiples of 8
+  const float* lse = nullptr;        ///< the forward's, contiguous [batch][query_heads][rows]
+  MutableTensorView dq, dk, dv;
+  std::optional<float> scale{};  ///< positive; default 1 / sqrt(head_dim)
+  void* workspace = nullptr;     ///< backward_workspace_bytes(), 256-byte aligned, needs no preparation; one per call
+                                 ///< in flight
+  void* stream = nullptr;        ///< cudaStream_t
+  /// Bitwise equal results from run to run. dQ then has a pass of its own (seven products instead of five).
+  bool deterministic = false;
+  /// Order in which column blocks are taken, e.g. remote chunks first: a permutation of (mask batch row, mask head,
+  /// column block) as flat indices, in device memory; null: heaviest first. Ignored with a mask head per query head.
+  const std::int32_t* order = nullptr;
+  std::optional<ChunkCompletion> completion{};
+};
+
+/// Bytes of device memory that backward() needs besides its tensors: row statistics (8 bytes a row and query head),
+/// column intervals (16 bytes a column and mask head) and, unless deterministic, dQ in float32.
+std::size_t backward_workspace_bytes(const AttentionShape& shape, const MaskShape& mask, bool deterministic);
+/// Synchronises `stream` and throws timeout if the last backward() on this workspace gave up waiting.
+void check_backward_workspace(const void* workspace, void* stream);
+/// What ChunkCompletion::counts of a chunk reads once all its gradients are written.
+std::uint32_t backward_complete_count(const AttentionShape& shape, std::int64_t chunk_columns, std::int64_t chunk);
+
+/// Throws invalid_argument or unsupported, before any work, unless the arguments describe a legal call.
+void validate(const BackwardArguments& arguments);
+/// Queues dq, dk and dv on the stream. Validates first; no allocation, no synchronisation; legal under graph capture.
+void backward(const BackwardArguments& arguments);
+
 }  // namespace flashmask::sm90

@@ -53,6 +53,9 @@ struct Columns {
   const MainParameters& p;
   Memory& memory;
   std::uint32_t group;  ///< 0 or 1: which 64 columns
+  // Kept over the loop: reading the lane index anew costs the latency of S2R in the middle of the chain.
+  std::uint32_t row_pair;    ///< bytes to this lane's pair of rows inside the statistics
+  std::uint32_t ds_address;  ///< where this lane's rows of dS go, stage 0
 
   __device__ __forceinline__ Columns(const MainParameters& parameters, Memory& shared, std::uint32_t warpgroup)
       : p(parameters), memory(shared), group(warpgroup) {
@@ -60,13 +63,20 @@ struct Columns {
     for (int i = 0; i < C.head_dim / 2; ++i) dv[i] = dk[i] = 0.0F;
 #pragma unroll
     for (int i = 0; i < 32; ++i) s[i] = 0.0F;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) packed[i] = 0;
+    const std::uint32_t lane = ptx::lane_index();
+    const std::uint32_t warp = ptx::thread_index() / 32 % 4;
+    row_pair = lane % 4 * 8;
+    ds_address = ptx::shared_address(memory.ds[0][group]) + (lane / 16 * 8 + lane % 8) * layout::row_bytes +
+                 (((2 * warp + lane / 8 % 2) ^ lane % 8) << 4);
   }
 
   __device__ __forceinline__ void wait(std::uint64_t* barriers, std::uint32_t stage, std::uint32_t parity) {
     wait_for(ptx::shared_address(barriers + stage), parity, p.error);
   }
   __device__ __forceinline__ void arrive(std::uint64_t* barriers, std::uint32_t stage) {
-    if (ptx::lane_index() == 0) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
+    if (ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
   }
   __device__ __forceinline__ TileWord read_word(std::uint32_t tile) {
     std::int32_t w[4];
@@ -75,23 +85,18 @@ struct Columns {
             w[3]};
   }
 
-  /// S^T = K Q^T, not waited for.
-  __device__ __forceinline__ void issue_scores(std::uint32_t kv_stage, std::uint32_t stage) {
-    const std::uint64_t a =
-        layout::k_major_descriptor(ptx::shared_address(memory.k[kv_stage])) + group * layout::row_step(64);
-    const std::uint64_t b = layout::k_major_descriptor(ptx::shared_address(memory.q[stage]));
-#pragma unroll
-    for (std::uint32_t i = 0; i < head_steps; ++i) {
-      ptx::wgmma<operand, ptx::Major::k, ptx::Major::k>(s, a + layout::k_major_step(i, block_columns),
-                                                        b + layout::k_major_step(i, block_rows), i != 0);
-    }
+  /// Descriptor offset of stage `stage` of tiles of `bytes` bytes: bases are constants, so a stage costs one addition.
+  static constexpr std::uint64_t stage_step(std::uint32_t stage, std::uint32_t bytes) {
+    return static_cast<std::uint64_t>(stage) * (bytes >> 4);
   }
 
-  /// dP^T = V dO^T into the registers of S.
-  __device__ __forceinline__ void issue_dp(std::uint32_t kv_stage, std::uint32_t stage) {
-    const std::uint64_t a =
-        layout::k_major_descriptor(ptx::shared_address(memory.v[kv_stage])) + group * layout::row_step(64);
-    const std::uint64_t b = layout::k_major_descriptor(ptx::shared_address(memory.dout[stage]));
+  /// scores = this warpgroup's columns (K or V) x rows^T (Q or dO), not waited for.
+  __device__ __forceinline__ void issue_product(const std::uint8_t* columns, std::uint32_t kv_stage,
+                                                const std::uint8_t* rows, std::uint32_t stage) {
+    const std::uint64_t a = layout::k_major_descriptor(ptx::shared_address(columns)) + group * layout::row_step(64) +
+                            stage_step(kv_stage, C.tile_bytes(block_columns));
+    const std::uint64_t b =
+        layout::k_major_descriptor(ptx::shared_address(rows)) + stage_step(stage, C.tile_bytes(block_rows));
 #pragma unroll
     for (std::uint32_t i = 0; i < head_steps; ++i) {
       ptx::wgmma<operand, ptx::Major::k, ptx::Major::k>(s, a + layout::k_major_step(i, block_columns),
@@ -100,9 +105,10 @@ struct Columns {
   }
 
   /// gradient += packed^T tile, the tile being dO (for dV) or Q (for dK).
-  __device__ __forceinline__ void issue_gradient(float (&gradient)[C.head_dim / 2], const std::uint8_t* tile,
-                                                 bool accumulate) {
-    const std::uint64_t b = layout::mn_major_descriptor(ptx::shared_address(tile), block_rows);
+  __device__ __forceinline__ void issue_gradient(float (&gradient)[C.head_dim / 2], const std::uint8_t* tiles,
+                                                 std::uint32_t stage, bool accumulate) {
+    const std::uint64_t b = layout::mn_major_descriptor(ptx::shared_address(tiles), block_rows) +
+                            stage_step(stage, C.tile_bytes(block_rows));
 #pragma unroll
     for (std::uint32_t i = 0; i < row_steps; ++i) {
       ptx::wgmma<operand, ptx::Major::mn>(gradient, packed[4 * i], packed[4 * i + 1], packed[4 * i + 2],
@@ -112,7 +118,7 @@ struct Columns {
 
   /// P = 2^(S scale - lse) in place; rows beyond the end and rows that see nothing have lse = +inf.
   __device__ __forceinline__ void softmax(std::uint32_t stage) {
-    const std::uint32_t lse = ptx::shared_address(memory.stats[stage][0]) + ptx::lane_index() % 4 * 8;
+    const std::uint32_t lse = ptx::shared_address(memory.stats[0][0]) + stage * sizeof(memory.stats[0]) + row_pair;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       std::int32_t pair[2];
@@ -147,7 +153,7 @@ struct Columns {
 
   /// dS = P (dP - D), from the rounded P, over P.
   __device__ __forceinline__ void compute_ds(std::uint32_t stage) {
-    const std::uint32_t delta = ptx::shared_address(memory.stats[stage][1]) + ptx::lane_index() % 4 * 8;
+    const std::uint32_t delta = ptx::shared_address(memory.stats[0][1]) + stage * sizeof(memory.stats[0]) + row_pair;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       std::int32_t pair[2];
@@ -164,11 +170,7 @@ struct Columns {
 
   /// dS as [row][column] for the dQ warpgroup.
   __device__ __forceinline__ void store_ds(std::uint32_t stage) {
-    const std::uint32_t lane = ptx::lane_index();
-    const std::uint32_t warp = ptx::thread_index() / 32 % 4;
-    const std::uint32_t row = lane / 16 * 8 + lane % 8;
-    const std::uint32_t at = ptx::shared_address(memory.ds[stage][group]) + row * layout::row_bytes +
-                             (((2 * warp + lane / 8 % 2) ^ lane % 8) << 4);
+    const std::uint32_t at = ds_address + stage * sizeof(memory.ds[0]);
 #pragma unroll
     for (int m = 0; m < 4; ++m) {
       ptx::stmatrix_x4_trans(at + m * 16 * layout::row_bytes, packed[4 * m], packed[4 * m + 1], packed[4 * m + 2],
@@ -196,8 +198,13 @@ struct Columns {
     std::int32_t w[4];
     ptx::load_shared_v4(ptx::shared_address(&memory.work[kv_stage]), w);
     const WorkBlock place{w[0], w[1], w[2], w[3]};
-    store_gradient<C>(p.dv, p.extents, place, group, dv, 1.0F);
-    store_gradient<C>(p.dk, p.extents, place, group, dk, p.scale);
+    const std::int32_t column = place.block * block_columns + static_cast<std::int32_t>(group) * 64;
+    Destination to{p.dv.at(place.batch, column, place.kv_head), p.dv.position_stride, p.extents.columns - column,
+                   p.extents.head_dim};
+    store_gradient<C>(to, dv, 1.0F);
+    to.first = p.dk.at(place.batch, column, place.kv_head);
+    to.position_stride = p.dk.position_stride;
+    store_gradient<C>(to, dk, p.scale);
     if (p.signal.done != nullptr) signal_block(p.signal, place.block * block_columns, p.extents.columns);
   }
 
@@ -207,19 +214,22 @@ struct Columns {
     if ((word.flags & tile_flag::end) == 0) {
       wait(memory.full_k, 0, 0);
       ptx::wgmma_fence();
-      issue_scores(0, 0);
+      issue_product(memory.k[0], 0, memory.q[0], 0);
       ptx::wgmma_commit();
       ptx::wgmma_wait<0>();
       pin_scores();
     }
     std::uint32_t tile = 0;
     for (; (word.flags & tile_flag::end) == 0; ++tile) word = step(word, tile);
+    ptx::wgmma_wait<0>();
+    pin_gradient(dk);
     // The dQ warpgroup waits for a tile that does not come: let it read the end word.
     wait(memory.empty_ds, tile % Memory::stages, (tile / Memory::stages & 1U) ^ 1U);
     arrive(memory.full_ds, tile % Memory::stages);
   }
 
-  /// One tile; returns the next tile's word. Its S^T stands in `s` on entry, the next one's on exit.
+  /// One tile; returns the next tile's word. On entry its S^T stands in `s` and the last tile's dK may still be in
+  /// flight, reading its dS from `packed`; on exit the same holds for the next tile.
   __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile) {
     const std::uint32_t stage = tile % Memory::stages;
     const std::uint32_t parity = tile / Memory::stages & 1U;
@@ -234,8 +244,8 @@ struct Columns {
     pin_packed();
     pin_gradient(dv);
     ptx::wgmma_fence();
-    issue_dp(kv_stage, stage);
-    issue_gradient(dv, memory.dout[stage], !first);
+    issue_product(memory.v[0], kv_stage, memory.dout[0], stage);  // dP^T
+    issue_gradient(dv, memory.dout[0], stage, !first);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     pin_scores();
@@ -255,8 +265,8 @@ struct Columns {
     pin_packed();
     pin_gradient(dk);
     ptx::wgmma_fence();
-    issue_scores(next_kv, next_stage);  // after the last tile: of stale tiles, never used
-    issue_gradient(dk, memory.q[stage], !first);
+    issue_product(memory.k[0], next_kv, memory.q[0], next_stage);  // S^T; after the last tile: of stale ones, not used
+    issue_gradient(dk, memory.q[0], stage, !first);
     ptx::wgmma_commit();
     wait(memory.empty_ds, stage, parity ^ 1U);
     if constexpr (C.accumulate_dq) store_ds(stage);

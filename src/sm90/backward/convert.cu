@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(warpgroup_threads) convert_kernel(const __grid
   for (int half = 0; half < HeadDim / 64; ++half) {
 #pragma unroll
     for (int quad = 0; quad < 8; ++quad) {
-      const float4 v = *reinterpret_cast<const float4*>(sum + dq_fragment_offset(half, quad, thread));
+      float4 v = make_float4(0, 0, 0, 0);
+      if (p.dq_sum != nullptr) v = *reinterpret_cast<const float4*>(sum + dq_fragment_offset(half, quad, thread));
       const std::uint32_t first = pack_pair_as<Bf16>(v.x * p.scale, v.y * p.scale);  // two rows, one element of dim
       const std::uint32_t second = pack_pair_as<Bf16>(v.z * p.scale, v.w * p.scale);
       std::uint16_t* const at = rows + dq_fragment_row(quad, thread, 0) * pitch + dq_fragment_dim(half, thread, 0);

@@ -14,7 +14,7 @@ struct ConvertParameters {
   bool bf16;
   std::int32_t tile_head_dim;  ///< 64 or 128
   float scale;
-  const float* dq_sum;
+  const float* dq_sum;  ///< nullptr: dQ = 0
   StridedTensor dq;
 };
 

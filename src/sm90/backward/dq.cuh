@@ -1,7 +1,6 @@
-// Role of warpgroup 2: dQ^T = K^T dS^T of every tile, added to the float32 workspace straight from the accumulators. A
-// warpgroup of its own, because a reduction holds its source registers until the SM's way out (16 to 18 bytes a clock)
-// has taken them. In pieces of 64 elements of head_dim x 32 rows with two sets of accumulators, so that one piece is
-// multiplied while the one before drains.
+// Role of warpgroup 2: dQ^T = K^T dS^T of every tile, 64 elements of head_dim at a time, added to the float32 workspace
+// straight from the accumulators. A warpgroup of its own, because a reduction holds its source registers until the SM's
+// way out (16 to 18 bytes a clock) has taken them.
 #pragma once
 
 #include <cstdint>
@@ -19,54 +18,50 @@
 
 namespace flashmask::sm90::backward_pass {
 
+/// Pause between two reductions of a warp. Issued in one burst they fill the queue of the load/store unit, and every
+/// access of the column warpgroups to shared memory waits behind them; spread out, all kernels gain 2 to 3%
+/// (docs/backward.md).
+inline constexpr std::uint32_t reduction_pause_cycles = 60;
+
 template <BackwardConfig C>
 struct QueryGradient {
   using Memory = SharedMemory<C>;
 
-  static constexpr int pieces = 2 * C.halves();  // piece n: half n / 2 of head_dim, rows 32 (n % 2) and following
-
-  float sum[2][16];
+  float sum[32];  // dQ^T: 64 elements of head_dim x 64 rows
   const MainParameters& p;
   Memory& memory;
 
   __device__ __forceinline__ QueryGradient(const MainParameters& parameters, Memory& shared)
       : p(parameters), memory(shared) {
 #pragma unroll
-    for (int i = 0; i < 16; ++i) sum[0][i] = sum[1][i] = 0.0F;
+    for (int i = 0; i < 32; ++i) sum[i] = 0.0F;
   }
 
   __device__ __forceinline__ void arrive(std::uint64_t* barriers, std::uint32_t stage) {
     if (ptx::lane_index() == 0) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
   }
 
-  __device__ __forceinline__ void pin(int set) {
-#pragma unroll
-    for (int i = 0; i < 16; ++i) ptx::pin(sum[set][i]);
-  }
-
-  __device__ __forceinline__ void issue(std::uint32_t kv_stage, std::uint32_t stage, int piece) {
+  __device__ __forceinline__ void multiply(std::uint32_t kv_stage, std::uint32_t stage, std::uint32_t half) {
     const std::uint64_t a = layout::mn_major_descriptor(
-        ptx::shared_address(memory.k[kv_stage]) + piece / 2 * block_columns * layout::row_bytes, block_columns);
-    const std::uint64_t b =
-        layout::k_major_descriptor(ptx::shared_address(memory.ds[stage][0])) + piece % 2 * layout::row_step(32);
-    pin(piece % 2);
-    ptx::wgmma_fence();
+        ptx::shared_address(memory.k[kv_stage]) + half * block_columns * layout::row_bytes, block_columns);
+    const std::uint64_t b = layout::k_major_descriptor(ptx::shared_address(memory.ds[stage][0]));
 #pragma unroll
     for (std::uint32_t i = 0; i < block_columns / 16; ++i) {
-      ptx::wgmma<operand_of(C), ptx::Major::mn, ptx::Major::k>(sum[piece % 2], a + layout::mn_major_step(i),
+      ptx::wgmma<operand_of(C), ptx::Major::mn, ptx::Major::k>(sum, a + layout::mn_major_step(i),
                                                                b + layout::k_major_step(i, block_rows), i != 0);
     }
-    ptx::wgmma_commit();
   }
 
-  __device__ __forceinline__ void add(std::int32_t dq_tile, int piece) {
+  __device__ __forceinline__ void add(std::int32_t dq_tile, std::int32_t half) {
     float* const tile = p.dq_sum + static_cast<std::int64_t>(dq_tile) * (block_rows * C.head_dim) +
-                        dq_fragment_offset(0, 0, static_cast<std::int32_t>(ptx::thread_index() % 128));
-    const float(&x)[16] = sum[piece % 2];
+                        dq_fragment_offset(half, 0, static_cast<std::int32_t>(ptx::thread_index() % 128));
 #pragma unroll
-    for (int quad = 0; quad < 4; ++quad) {
-      ptx::reduce_add_v4(tile + dq_fragment_offset(piece / 2, piece % 2 * 4 + quad, 0), x[4 * quad], x[4 * quad + 1],
-                         x[4 * quad + 2], x[4 * quad + 3]);
+    for (int quad = 0; quad < 8; ++quad) {
+      ptx::reduce_add_v4(tile + dq_fragment_offset(0, quad, 0), sum[4 * quad], sum[4 * quad + 1], sum[4 * quad + 2],
+                         sum[4 * quad + 3]);
+      const std::uint64_t start = ptx::cycle_counter();
+      while (ptx::cycle_counter() - start < reduction_pause_cycles) {
+      }
     }
   }
 
@@ -80,17 +75,18 @@ struct QueryGradient {
       if ((flags & tile_flag::end) != 0) return;
       const std::uint32_t kv_stage = (flags & tile_flag::kv_stage) != 0 ? 1U : 0U;
       if constexpr (C.accumulate_dq) {
-        issue(kv_stage, stage, 0);
 #pragma unroll
-        for (int piece = 0; piece < pieces; ++piece) {
+        for (std::uint32_t half = 0; half < C.halves(); ++half) {
+#pragma unroll
+          for (int i = 0; i < 32; ++i) ptx::pin(sum[i]);
+          ptx::wgmma_fence();
+          multiply(kv_stage, stage, half);
+          ptx::wgmma_commit();
           ptx::wgmma_wait<0>();
-          pin(piece % 2);
-          if (piece + 1 == pieces) {
-            release(flags, kv_stage, stage);
-          } else {
-            issue(kv_stage, stage, piece + 1);
-          }
-          add(w[3], piece);
+#pragma unroll
+          for (int i = 0; i < 32; ++i) ptx::pin(sum[i]);
+          if (half + 1 == C.halves()) release(flags, kv_stage, stage);
+          add(w[3], static_cast<std::int32_t>(half));
         }
       } else {
         release(flags, kv_stage, stage);

@@ -32,17 +32,23 @@ __device__ __forceinline__ void transpose_quad(std::uint32_t (&x)[4]) {
   }
 }
 
-/// Writes the 64 columns of warpgroup `group` of one work block, times `factor`.
+/// Where 64 positions of one head go.
+struct Destination {
+  std::uint16_t* first;          ///< element 0 of position 0
+  std::int64_t position_stride;  ///< elements
+  std::int32_t positions;        ///< how many exist; the rest is not written
+  std::int32_t head_dim;
+};
+
+/// Writes a warpgroup's 64 positions x head_dim of accumulators, times `factor`.
 template <BackwardConfig C>
-__device__ __forceinline__ void store_gradient(const StridedTensor& to, const Extents& e, const WorkBlock& place,
-                                               std::uint32_t group, const float (&gradient)[C.head_dim / 2],
+__device__ __forceinline__ void store_gradient(const Destination& to, const float (&gradient)[C.head_dim / 2],
                                                float factor) {
   const std::uint32_t thread = ptx::thread_index() % warpgroup_threads;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const std::int32_t column = place.block * block_columns + static_cast<std::int32_t>(group) * 64 +
-                                static_cast<std::int32_t>(layout::accumulator_row(thread, 0)) + 8 * half;
-    std::uint16_t* const row = to.at(place.batch, column, place.kv_head);
+    const std::int32_t position = static_cast<std::int32_t>(layout::accumulator_row(thread, 0)) + 8 * half;
+    std::uint16_t* const row = to.first + position * to.position_stride;
 #pragma unroll
     for (int piece = 0; piece < C.head_dim / 32; ++piece) {
       std::uint32_t x[4];
@@ -53,7 +59,7 @@ __device__ __forceinline__ void store_gradient(const StridedTensor& to, const Ex
       }
       transpose_quad(x);
       const std::int32_t dim = piece * 32 + static_cast<std::int32_t>(thread % 4) * 8;
-      if (column < e.columns && dim < e.head_dim) {
+      if (position < to.positions && dim < to.head_dim) {
         *reinterpret_cast<uint4*>(row + dim) = make_uint4(x[0], x[1], x[2], x[3]);
       }
     }

@@ -7,6 +7,7 @@
 
 #include "sm90/backward/config.hpp"
 #include "sm90/backward/parameters.hpp"
+#include "sm90/backward/row_pass.hpp"
 
 namespace flashmask::sm90::backward_pass {
 
@@ -24,5 +25,9 @@ using LaunchMain = cudaError_t(const MainParameters& parameters, std::int32_t bl
 LaunchMain launch_d128_bf16, launch_d128_f16, launch_d64_bf16, launch_d64_f16;
 LaunchMain launch_d128_bf16_deterministic, launch_d128_f16_deterministic, launch_d64_bf16_deterministic,
     launch_d64_f16_deterministic;
+
+/// Queue the row pass of the deterministic mode.
+using LaunchRows = cudaError_t(const RowParameters& parameters, cudaStream_t stream);
+LaunchRows launch_rows_d128_bf16, launch_rows_d128_f16, launch_rows_d64_bf16, launch_rows_d64_f16;
 
 }  // namespace flashmask::sm90::backward_pass

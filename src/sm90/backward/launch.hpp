@@ -12,7 +12,8 @@
 
 namespace flashmask::sm90::backward_pass {
 
-/// One call; every pointer is device memory. The tile map has 64 x 128 tiles and the mask heads of the call.
+/// One call; every pointer is device memory. The tile map has 64 x 128 tiles; its batch is 1 or that of the
+/// call.
 struct BackwardCall {
   AttentionShape shape;
   TileMapView map{};
@@ -24,7 +25,8 @@ struct BackwardCall {
   /// Order of column blocks (flat list indices of the map); nullptr: the map's own, heaviest first.
   const std::int32_t* order = nullptr;
   ChunkSignal signal{};
-  std::int32_t section_heads = 0;  ///< 0: the default
+  std::int32_t section_heads = 0;  ///< see ColumnLists; 0: the default
+  std::int32_t phases = 0;         ///< see ColumnLists; 0: the default
 };
 
 /// Where the parts of the workspace lie; offsets in bytes, each 256-byte aligned.
@@ -36,7 +38,8 @@ struct BackwardCall {
 struct WorkspaceLayout {
   std::size_t counters, stats, intervals, dq_sum, bytes;
 };
-WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_heads, bool deterministic);
+/// `mask_matrices`: batch rows of the mask times its heads.
+WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_matrices, bool deterministic);
 
 /// Queues the backward on `stream`: no allocation, no synchronisation, legal under graph capture. `workspace` has
 /// workspace_layout().bytes bytes, 256-byte aligned, used by nothing else until the call has run. Throws device with

@@ -2,6 +2,8 @@
 
 #include <math_constants.h>
 
+#include <algorithm>
+
 #include "sm90/backward/operand.cuh"
 #include "sm90/backward/shared_memory.hpp"
 #include "sm90/ptx/fence.cuh"
@@ -114,9 +116,9 @@ __global__ void __launch_bounds__(threads) prepare_kernel(const __grid_constant_
     return;
   }
   const auto item = static_cast<std::int32_t>(i - tiles);
-  const std::int32_t blocks = p.extents.batch * p.extents.column_blocks;
-  if (item < blocks * p.extents.mask_heads) gather_intervals(p, item);
-  if (item < blocks * p.extents.kv_heads) clear_unseen(p, item);
+  const Extents& e = p.extents;
+  if (item < e.mask_batch * e.mask_heads * e.column_blocks) gather_intervals(p, item);
+  if (item < e.batch * e.kv_heads * e.column_blocks) clear_unseen(p, item);
 }
 
 }  // namespace
@@ -125,7 +127,7 @@ cudaError_t launch_prepare(const PrepareParameters& p, cudaStream_t stream) {
   const Extents& e = p.extents;
   const std::int64_t row_blocks = static_cast<std::int64_t>(e.batch) * e.query_heads * e.row_tiles;
   const std::int64_t column_items =
-      static_cast<std::int64_t>(e.batch) * e.column_blocks * (e.mask_heads > e.kv_heads ? e.mask_heads : e.kv_heads);
+      std::max(std::int64_t{e.batch} * e.kv_heads, std::int64_t{e.mask_batch} * e.mask_heads) * e.column_blocks;
   const std::int64_t blocks = row_blocks + column_items;
   if (blocks == 0) return cudaSuccess;
   prepare_kernel<<<static_cast<unsigned>(blocks), threads, 0, stream>>>(p);

@@ -1,5 +1,5 @@
 if(FLASHMASK_HAS_CUDA)
-  list(APPEND FLASHMASK_SM90_SOURCES backward/launch.cpp backward/prepare.cu backward/convert.cu)
+  list(APPEND FLASHMASK_SM90_SOURCES backward/backward.cpp backward/launch.cpp backward/prepare.cu backward/convert.cu)
   foreach(head_dim IN ITEMS d64 d128)
     foreach(element IN ITEMS bf16 f16)
       foreach(mode IN ITEMS "" _deterministic)

@@ -1,10 +1,15 @@
 #include "sm90/backward/instances.hpp"
 #include "sm90/backward/kernel.cuh"
+#include "sm90/backward/row_pass.cuh"
 
 namespace flashmask::sm90::backward_pass {
 
 cudaError_t launch_d128_bf16_deterministic(const MainParameters& parameters, std::int32_t blocks, cudaStream_t stream) {
   return launch_main<d128_bf16_deterministic>(parameters, blocks, stream);
+}
+
+cudaError_t launch_rows_d128_bf16(const RowParameters& parameters, cudaStream_t stream) {
+  return launch_rows<d128_bf16_deterministic>(parameters, stream);
 }
 
 }  // namespace flashmask::sm90::backward_pass
