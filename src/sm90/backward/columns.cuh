@@ -12,6 +12,7 @@
 #include "sm90/backward/operand.cuh"
 #include "sm90/backward/parameters.hpp"
 #include "sm90/backward/shared_memory.hpp"
+#include "sm90/backward/visibility.hpp"
 #include "sm90/backward/wait.cuh"
 #include "sm90/layout/descriptor.hpp"
 #include "sm90/layout/fragment.hpp"
@@ -22,21 +23,6 @@
 #include "sm90/ptx/wgmma.cuh"
 
 namespace flashmask::sm90::backward_pass {
-
-/// How many of the 16 rows base + {0, 1, 8, 9, 16, 17, ...} lie below `row`.
-FLASHMASK_HOST_DEVICE constexpr std::uint32_t rows_below(std::int32_t row, std::int32_t base) {
-  const std::int32_t distance = row <= base ? 0 : (row - base >= 64 ? 64 : row - base);
-  const std::int32_t rest = distance % 8;
-  return static_cast<std::uint32_t>(distance / 8 * 2 + (rest < 2 ? rest : 2));
-}
-
-/// Bit n: row n of those 16 is visible for a column with these intervals.
-FLASHMASK_HOST_DEVICE constexpr std::uint32_t visible_rows(std::int32_t lts, std::int32_t lte, std::int32_t uts,
-                                                           std::int32_t ute, std::int32_t base) {
-  const std::uint32_t lower = ((1U << rows_below(lte, base)) - 1U) & ~((1U << rows_below(lts, base)) - 1U);
-  const std::uint32_t upper = ((1U << rows_below(ute, base)) - 1U) & ~((1U << rows_below(uts, base)) - 1U);
-  return ~(lower | upper) & 0xFFFFU;
-}
 
 template <BackwardConfig C>
 struct Columns {
@@ -76,6 +62,7 @@ struct Columns {
     wait_for(ptx::shared_address(barriers + stage), parity, p.error);
   }
   __device__ __forceinline__ void arrive(std::uint64_t* barriers, std::uint32_t stage) {
+    __syncwarp();  // what the other lanes read comes before the arrival
     if (ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
   }
   __device__ __forceinline__ TileWord read_word(std::uint32_t tile) {

@@ -199,7 +199,8 @@ struct RowGradient {
       ptx::wgmma_commit();
       ptx::wgmma_wait<0>();
       pin_all();
-      if (ptx::lane_index() == 0) ptx::mbarrier_arrive(ptx::shared_address(&memory.empty[stage]));
+      __syncwarp();
+      if (ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(&memory.empty[stage]));
     }
     finish();
   }

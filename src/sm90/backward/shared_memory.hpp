@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "sm90/backward/config.hpp"
+#include "sm90/backward/work_list.hpp"
 
 namespace flashmask::sm90::backward_pass {
 
@@ -14,14 +15,6 @@ struct TileWord {
   std::uint32_t flags;   ///< TileFlag
   std::int32_t list;     ///< flat (batch, mask head, column block): where the column intervals are
   std::int32_t dq_tile;  ///< flat (batch, query head, row tile)
-};
-
-/// One column block of one KV head: everything one visit of the CTA adds to its dK and dV.
-struct WorkBlock {
-  std::int32_t batch;
-  std::int32_t kv_head;
-  std::int32_t block;      ///< -1: no more work
-  std::int32_t last_head;  ///< last query head of the group whose list is not empty
 };
 
 namespace tile_flag {
