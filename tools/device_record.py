@@ -38,7 +38,9 @@ BENCHMARKS = [
     ("forward 64:8 heads", "sm90_forward",
      ["--n", "8192,32768", "--heads", "64", "--kv-heads", "8", "--mask", "full,causal,causal_document"]),
     ("backward", "sm90_backward", ["--n", "8192,32768,131072", "--sustained", "1"]),
-    ("backward peer", "peer_sdpa.py", ["--n", "8192,32768", "--backward"]),
+    ("backward peer", "peer_sdpa_backward.py", ["8192", "32768"]),
+    ("backward deterministic", "sm90_backward",
+     ["--n", "8192", "--mask", "full,causal,causal_document", "--deterministic", "1"]),
 ]
 NUMBER_SEPARATOR = re.compile(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])")
 
