@@ -139,6 +139,7 @@ void add_bench(CLI::App& parent, int& exit_code) {
       ->expected(0, 1)
       ->default_str("-")
       ->group(group);
+  add_bench_balance(*command, exit_code);
   command->callback([options, command, &exit_code] {
     if (!command->get_subcommands().empty()) return;  // a benchmark of its own, e.g. `bench balance`
     execute(*options);

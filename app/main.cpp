@@ -41,11 +41,13 @@ int run(int argc, char** argv) {
       "verified\n"
       "  flashmask mask --mask sliding_window --rows 4096  look at a mask\n"
       "  flashmask mask --workload pack:8192 --explain 4000 100\n"
+      "  flashmask plan --workload histogram --rows 131072 --ranks 16 --nodes 2 --compare\n"
       "  flashmask bench --mask causal_document --rows 32768 --json -\n"
       "Exit codes: 0 done and every check passed, 1 a check failed, 2 bad usage or input, 3 anything else.");
   app::add_run(parser, exit_code);
   app::add_mask(parser, exit_code);
   app::add_bench(parser, exit_code);
+  app::add_plan(parser, exit_code);
   try {
     parser.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

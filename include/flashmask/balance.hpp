@@ -128,7 +128,7 @@ struct BalanceOptions {
   /// Stops the search by the clock as well. The plan then depends on the machine: compute once and broadcast.
   std::optional<std::chrono::nanoseconds> time_budget{};
   /// Proof effort: complete searches may take this many steps (0: none). They end with a proof or without a claim.
-  std::int64_t proof_steps = 200'000;
+  std::int64_t proof_steps = 50'000;
 };
 
 /// (batch row, chunk) units that cross a link in one forward gather, weighted over masks.

@@ -102,4 +102,28 @@ TrafficReport count_traffic(std::span<const NeedSets> needs, std::span<const std
   return report;
 }
 
+std::vector<std::int64_t> key_rows(const PlanRecord& record) {
+  std::vector<std::int64_t> most;
+  if (record.needs.empty()) return most;
+  most.assign(static_cast<std::size_t>(record.ranks), 0);
+  const std::int64_t chunks = static_cast<std::int64_t>(record.assignment.size());
+  const std::vector<Owner> owners = owners_of(record.assignment, record.ranks, record.nodes);
+  for (const NeedSets& need : record.needs) {
+    for (const Owner& owner : owners) {
+      std::int64_t rows = 0;
+      for (std::int64_t b = 0; b < need.batch; ++b) {
+        Bits wanted(static_cast<std::size_t>(need.words), 0);
+        for (const std::size_t c : owner.chunks) {
+          const auto row = need.row(b, static_cast<std::int64_t>(c));
+          for (std::size_t w = 0; w < row.size(); ++w) wanted[w] |= row[w];
+        }
+        rows += rows_in(wanted, chunks, record.columns, record.chunk);
+      }
+      std::int64_t& held = most[static_cast<std::size_t>(record.assignment[owner.chunks.front()])];
+      held = std::max(held, rows);
+    }
+  }
+  return most;
+}
+
 }  // namespace flashmask::balancing

@@ -20,4 +20,8 @@ struct TrafficReport {
 TrafficReport count_traffic(std::span<const NeedSets> needs, std::span<const std::int64_t> rank_of, std::int64_t ranks,
                             std::int64_t nodes, std::int64_t columns, std::int64_t chunk);
 
+/// Key rows (over the batch) that each rank holds while it computes: of every mask the chunks its rows need, of the
+/// masks the largest. Empty without need sets.
+std::vector<std::int64_t> key_rows(const PlanRecord& record);
+
 }  // namespace flashmask::balancing

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -27,6 +28,7 @@ class Refuter {
 
   /// Whether some argument shows that no assignment has a peak of at most `target`.
   [[nodiscard]] bool refuted(std::int64_t target) const {
+    target -= beyond_lattice(target);
     return average(target) || pigeonhole(target) || covering(target) || apart(target) || residues(target);
   }
 
@@ -52,6 +54,19 @@ class Refuter {
     const std::size_t k =
         static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, static_cast<std::int64_t>(w_.size())));
     return sum(w_.size() - k, k);
+  }
+
+  /// How far `target` lies above the next value that the load of any rank can have: loads share a divisor, and with
+  /// equal counts their differences do.
+  [[nodiscard]] std::int64_t beyond_lattice(std::int64_t target) const {
+    if (!speeds_.empty()) return 0;
+    const bool equal = *std::max_element(counts_.begin(), counts_.end()) == fewest_;
+    const std::int64_t base = equal ? w_.back() : 0;
+    std::int64_t divisor = 0;
+    for (const std::int64_t w : w_) divisor = std::gcd(divisor, w - base);
+    if (divisor == 0) return 0;
+    const auto beyond = static_cast<std::int64_t>((Wide{target} - Wide{base} * fewest_) % divisor);
+    return beyond < 0 ? beyond + divisor : beyond;
   }
 
   [[nodiscard]] bool average(std::int64_t target) const {
@@ -91,25 +106,29 @@ class Refuter {
   /// The residue argument for every modulus up to 2^14 and the residue most loads share.
   [[nodiscard]] bool residues(std::int64_t target) const {
     if (!speeds_.empty()) return false;
-    // A modulus under which few loads differ divides most differences: only divisors of some such gcd can help.
+    // A modulus under which few loads differ divides the differences of most small samples; the divisor of all
+    // differences counts too (a peak between two points of that lattice does not exist).
     std::set<std::int64_t> moduli;
-    for (std::size_t i = 1; i < w_.size(); ++i) {
-      for (std::size_t j = 1; j <= 3 && i + j < w_.size(); ++j) {
-        const std::int64_t g = std::gcd(w_[i - 1] - w_[i], w_[i] - w_[i + j]);
-        if (g >= 2 && g <= (1 << 14)) moduli.insert(g);
-      }
-    }
-    for (const std::int64_t a : std::set<std::int64_t>(moduli)) {
-      for (const std::int64_t b : std::array<std::int64_t, 3>{2, 3, 5}) {
-        for (std::int64_t d = a; d % b == 0 && d / b >= 2; d /= b) moduli.insert(d / b);
+    std::int64_t all = 0;
+    for (const std::int64_t w : w_) all = std::gcd(all, w_[0] - w);
+    if (all >= 2) moduli.insert(all);
+    for (const std::size_t stride : {1U, 2U, 3U, 5U, 7U, 11U, 13U, 29U}) {
+      for (std::size_t i = 0; i + stride < w_.size(); ++i) {
+        std::int64_t g = 0;
+        for (std::size_t k = 1; k <= 5; ++k) {
+          g = std::gcd(g, w_[i] - w_[(i + k * stride) % w_.size()]);
+          if (g >= 2 && g <= (1 << 14)) moduli.insert(g);
+        }
       }
     }
     return std::any_of(moduli.begin(), moduli.end(), [&](std::int64_t g) { return residue(target, g); });
   }
   [[nodiscard]] bool residue(std::int64_t target, std::int64_t modulus) const {
-    std::vector<std::int32_t> seen(static_cast<std::size_t>(modulus), 0);
-    for (const std::int64_t w : w_) ++seen[static_cast<std::size_t>(w % modulus)];
-    const std::int64_t common = std::max_element(seen.begin(), seen.end()) - seen.begin();
+    std::map<std::int64_t, std::int64_t> seen;
+    for (const std::int64_t w : w_) ++seen[w % modulus];
+    const std::int64_t common = std::max_element(seen.begin(), seen.end(), [](const auto& a, const auto& b) {
+                                  return a.second < b.second;
+                                })->first;
     const auto wasted = [&](std::int64_t count) {
       const Wide t = (Wide{target} - Wide{count} * common) % modulus;
       return static_cast<std::int64_t>(t < 0 ? t + modulus : t);

@@ -34,12 +34,15 @@ TEST(Verify, plans_of_every_kind_pass_against_their_masks) {
 
 TEST(Verify, bounds_of_every_kind_are_confirmed) {
   int seen[6] = {};
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < 90; ++seed) {
     Workload w;
     w.ranks = 4 + static_cast<std::int64_t>(seed % 13);
     w.loads = seed % 3 == 0   ? uniform_loads(w.ranks * 4, 1000, seed)
               : seed % 3 == 1 ? family_workload(Family::prefix_lm_16k, w.ranks << 13, w.ranks, 1, seed).loads
                               : uniform_loads(w.ranks * 3 + 2, 9, seed);
+    if (seed % 7 == 0) {  // a lattice: every load is a multiple of 40 and some more
+      for (auto& load : w.loads) load = 40 * load + 13;
+    }
     if (seed % 5 == 0) w.loads[0] = 20'000 + static_cast<std::int64_t>(seed);
     const Plan plan = balance(w);
     const Verification v = verify(plan.record(), {}, {});

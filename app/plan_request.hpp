@@ -1,0 +1,52 @@
+// What a plan is to be made of: bare loads or masks, ranks, nodes, chunk, costs; shared by the ways `plan` can be
+// asked.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "flashmask/balance.hpp"
+#include "mask_request.hpp"
+
+namespace flashmask::app {
+
+struct PlanRequest {
+  MaskRequest mask;
+  std::vector<std::int64_t> loads;
+  std::vector<std::string> layers;  ///< NAME or NAME:COUNT, each laid over the same workload
+  std::int64_t ranks = 8;
+  std::int64_t nodes = 1;
+  std::int64_t chunk = 1024;
+  std::vector<std::int64_t> speeds;
+  std::string unit = "tiles";
+  std::string tile = "128x128";
+  std::vector<std::int64_t> costs;  ///< partial, unmasked of the forward
+  std::string calibration;
+  std::string directions = "forward";
+  std::string kind = "hcc_ipo";
+  double epsilon = 0.01;
+  std::uint64_t search_seed = 0;
+  std::int64_t steps = 0;
+  std::optional<std::int64_t> proof_steps, time_budget_ms;
+};
+
+/// Masks of a request with their weights; empty for bare loads.
+struct PlanMasks {
+  std::vector<NamedMask> masks;
+  std::vector<std::int64_t> weights;
+  [[nodiscard]] std::vector<WeightedMask> weighted() const;
+};
+
+/// Adds everything of PlanRequest.
+void add_plan_options(CLI::App& command, PlanRequest& request);
+
+PlanMasks plan_masks(const PlanRequest& request);
+WorkloadOptions workload_options(const PlanRequest& request);
+/// The workload of bare loads or of `masks`.
+Workload plan_workload(const PlanRequest& request, const PlanMasks& masks);
+BalanceOptions balance_options(const PlanRequest& request);
+
+}  // namespace flashmask::app

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Runs `flashmask plan` over good and bad inputs. Usage: plan_command_test.py PATH_OF_FLASHMASK"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+BINARY = os.path.abspath(sys.argv.pop(1))
+KEYS = ["peak", "lower_bound", "proven_optimal", "method", "imbalance", "assignment", "loads", "inbound_chunks",
+        "epsilon", "unit", "time_us"]
+MASK = ["--workload", "equal:5", "--rows", "16384"]
+
+
+class Plan(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+
+    def flashmask(self, *arguments, code=0):
+        done = subprocess.run([BINARY, "plan", *arguments], capture_output=True, text=True, cwd=self.directory.name,
+                              timeout=120)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout if code != 2 else done.stderr
+
+    def plan(self, *arguments):
+        return json.loads(self.flashmask(*arguments, "--json"))
+
+    def test_bare_loads_give_the_keys_and_the_optimum(self):
+        plan = self.plan("--loads", "10,9,9,7,7,6,5,3,1", "--ranks", "3")
+        for key in KEYS:
+            self.assertIn(key, plan)
+        self.assertEqual((plan["peak"], plan["lower_bound"], plan["proven_optimal"]), (19, 19, True))
+        sums = [0, 0, 0]
+        for load, rank in zip([10, 9, 9, 7, 7, 6, 5, 3, 1], plan["assignment"]):
+            sums[rank] += load
+        self.assertEqual(sums, plan["loads"])
+        self.assertEqual(plan["epsilon"], 0.01)
+
+    def test_a_plan_of_a_mask_verifies_against_that_mask_and_no_other(self):
+        arguments = [*MASK, "--chunk", "256", "--ranks", "8", "--nodes", "2"]
+        self.flashmask(*arguments, "--json", "plan.json", "--svg", "plan.svg")
+        xml.etree.ElementTree.parse(os.path.join(self.directory.name, "plan.svg"))
+        self.assertIn("agree with the mask", self.flashmask("--verify", "plan.json", *MASK))
+        self.assertIn("no mask was named", self.flashmask("--verify", "plan.json"))
+        self.assertIn("WRONG", self.flashmask("--verify", "plan.json", "--workload", "equal:6", "--rows", "16384", code=1))
+        self.assertIn("WRONG", self.flashmask("--verify", "plan.json", *MASK, "--costs", "1100,1000", code=1))
+
+    def test_a_changed_file_is_refused(self):
+        self.flashmask(*MASK, "--json", "plan.json")
+        path = os.path.join(self.directory.name, "plan.json")
+        with open(path) as file:
+            plan = json.load(file)
+        plan["peak"] += 1
+        with open(path, "w") as file:
+            json.dump(plan, file)
+        self.assertIn("peak", self.flashmask("--verify", "plan.json", code=2))
+
+    def test_tables_name_every_kind_and_size(self):
+        table = self.flashmask(*MASK, "--ranks", "4", "--nodes", "2", "--chunk", "256", "--compare")
+        for kind in ("contiguous", "dual_chunk", "per_document_dual_chunk", "lpt", "hcc_ipo"):
+            self.assertIn(kind, table)
+        table = self.flashmask(*MASK, "--sweep", "--sweep-chunks", "512,1024", "--sweep-ranks", "2,4")
+        self.assertEqual(len(table.strip().splitlines()), 5)
+
+    def test_layers_units_speeds_and_directions_are_taken(self):
+        layered = self.plan(*MASK, "--layers", "causal_document:2,sliding_window:3", "--unit", "cells")
+        parts = [self.plan(*MASK, "--layers", name, "--unit", "cells") for name in ("causal_document", "sliding_window")]
+        self.assertEqual(sum(layered["loads"]), 2 * sum(parts[0]["loads"]) + 3 * sum(parts[1]["loads"]))
+        forward = self.plan(*MASK, "--costs", "1000,1000")
+        both = self.plan(*MASK, "--costs", "1000,1000", "--directions", "both")
+        self.assertGreater(sum(both["loads"]), 3 * sum(forward["loads"]))
+        slow = self.plan("--loads", "4,4,4,4", "--ranks", "2", "--speeds", "100,50")
+        self.assertEqual(slow["peak"], 16)
+
+    def test_bad_input_is_named(self):
+        for arguments, word in ((["--loads", "1,2", "--ranks", "0"], "ranks"), (["--loads", "1,-2"], "loads[1]"),
+                                (["--loads", "1", "--kind", "magic"], "kind"), ([*MASK, "--tile", "12"], "--tile"),
+                                (["--loads", "1", "--mask", "causal"], "--loads"), (["--verify", "none.json"], "none.json"),
+                                ([*MASK, "--chunk", "0"], "chunk"), ([*MASK, "--nodes", "9"], "nodes")):
+            self.assertIn(word, self.flashmask(*arguments, code=2))
+
+
+if __name__ == "__main__":
+    unittest.main()
