@@ -46,6 +46,8 @@ struct ChunkArrival {
   std::uint64_t epoch = 0;
   std::int64_t chunk_columns = 0;
   std::uint32_t deadline_milliseconds = 10000;
+  /// Columns [first, end) that are here already: every row tile visits the blocks wholly inside them first.
+  std::int64_t first_local_column = 0, end_local_column = 0;
 };
 
 struct ForwardArguments {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Problem {
   std::int32_t grid = 0;
   float spread = 1;      ///< standard deviation of q and k
   bool bitmaps = false;  ///< bit patterns of partial blocks from the tile map instead of the mask generators
+  std::optional<sm90::MapCapacity> capacity{};  ///< overrides both
 };
 
 struct Workspace {
@@ -56,6 +58,7 @@ sm90::DeviceTileMap make_map(const Problem& p) {
   sm90::DeviceTileMap::Options options;
   options.capacity = sm90::default_capacity(p.mask.shape(), tile);
   if (!p.bitmaps) options.capacity->bitmaps = 0;
+  if (p.capacity) options.capacity = p.capacity;
   return {p.mask.shape(), tile, options};
 }
 
@@ -137,6 +140,16 @@ TEST(Forward, twelve_masks) {
     Problem p{{1, 700, 700, 2, 1, 128}, named(std::string(builder.name).c_str(), 700)};
     p.bitmaps = true;
     check<__nv_bfloat16>(p, std::string(builder.name) + " 700 bitmaps");
+  }
+}
+
+TEST(Forward, maps_too_small_for_bitmaps_or_runs_stay_right) {
+  for (const std::int32_t bitmaps : {0, 7, 1000}) {
+    for (const std::int32_t runs : {0, 9, 1000}) {
+      Problem p{{2, 900, 900, 2, 2, 128}, named("share_question", 900, 900, 2)};
+      p.capacity = sm90::MapCapacity{.row_runs = runs, .column_runs = 1000, .bitmaps = bitmaps};
+      check<__nv_bfloat16>(p, std::to_string(bitmaps) + " bitmaps, " + std::to_string(runs) + " runs");
+    }
   }
 }
 
@@ -344,7 +357,14 @@ TEST(Forward, waits_for_the_chunk_of_every_block) {
     sm90::forward(call.arguments);
     fake_producer<<<1, 256, 0, stream>>>(call.in.k.data(), call.in.v.data(), k.data(), v.data(), chunk * 2 * 128,
                                          n * 2 * 128, words.data(), static_cast<int>(chunks), epoch);
-    expect_same(call.result(), want);
+    const Result got = call.result();
+    if (epoch > 1) {  // another order of the blocks rounds differently
+      for (std::size_t i = 0; i < got.out.size(); ++i) ASSERT_NEAR(got.out[i], want.out[i], 0.04) << i;
+      for (std::size_t i = 0; i < got.lse.size(); ++i) ASSERT_NEAR(got.lse[i], want.lse[i], 1e-4) << i;
+    } else {
+      expect_same(got, want);
+    }
+    call.arguments.arrival->first_local_column = 1200, call.arguments.arrival->end_local_column = 1800;
   }
   cudaStreamDestroy(stream);
 }

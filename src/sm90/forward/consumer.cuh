@@ -39,6 +39,7 @@ struct Consumer {
   }
   /// One arrival a warp.
   __device__ __forceinline__ void release(std::uint32_t barrier) const {
+    __syncwarp();
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared + barrier);
   }
   __device__ __forceinline__ void wait_k(const Ring& ring) const {
@@ -107,7 +108,6 @@ struct Consumer {
           shared + offsetof(Shared, visibility) + 8 * (place.stage * 128 * C.consumers + ptx::thread_index() - 128),
           words);
       visibility = {{static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(words[1])}};
-      __syncwarp();
     }
     release(offsetof(Shared, empty_visibility) + 8 * place.stage);
     place.advance();

@@ -51,6 +51,19 @@ std::int32_t section_of(const AttentionShape& s) {
   return static_cast<std::int32_t>(std::min(kv_heads * (s.query_heads / s.kv_heads), s.batch * s.query_heads));
 }
 
+forward_pass::ChunkProgress describe_arrival(const ChunkArrival& arrival, const ForwardConfig& config) {
+  const std::int64_t first = (arrival.first_local_column + config.block_n - 1) / config.block_n;
+  const std::int64_t end = std::max(first, arrival.end_local_column / config.block_n);
+  forward_pass::ChunkProgress progress{};
+  progress.words = arrival.words;
+  progress.epoch = arrival.epoch;
+  progress.chunk_columns = static_cast<std::int32_t>(arrival.chunk_columns);
+  progress.deadline_milliseconds = arrival.deadline_milliseconds;
+  progress.first_local_block = static_cast<std::int32_t>(first);
+  progress.end_local_block = static_cast<std::int32_t>(end);
+  return progress;
+}
+
 ForwardParameters describe(const ForwardArguments& a, const ForwardConfig& config) {
   const AttentionShape& s = a.shape;
   ForwardParameters p{};
@@ -66,10 +79,7 @@ ForwardParameters describe(const ForwardArguments& a, const ForwardConfig& confi
     p.v = layout::encode_tile_copy("v", a.v, s.batch, s.columns, s.kv_heads, s.head_dim, block_n).map;
   }
   p.map = *a.map;
-  if (a.arrival) {
-    p.progress = {a.arrival->words, a.arrival->epoch, static_cast<std::int32_t>(a.arrival->chunk_columns),
-                  a.arrival->deadline_milliseconds};
-  }
+  if (a.arrival) p.progress = describe_arrival(*a.arrival, config);
   p.lse = a.lse;
   p.workspace = static_cast<Workspace*>(a.workspace);
   p.scale = a.scale.value_or(1.0F / std::sqrt(static_cast<float>(s.head_dim)));
@@ -157,6 +167,9 @@ void validate(const ForwardArguments& a) {
               "batch x query_heads x row tiles = {} exceeds 2^31", s.batch * s.query_heads * a.map->row_tiles);
   core::check(!a.arrival || (a.arrival->words != nullptr && a.arrival->chunk_columns > 0),
               "arrival needs words and a positive chunk_columns, got {}", a.arrival ? a.arrival->chunk_columns : 0);
+  core::check(!a.arrival || (a.arrival->first_local_column >= 0 && a.arrival->end_local_column <= s.columns),
+              "local columns must lie in [0, {}], got [{}, {})", s.columns,
+              a.arrival ? a.arrival->first_local_column : 0, a.arrival ? a.arrival->end_local_column : 0);
   if (s.batch == 0 || s.rows == 0) return;
   core::check(a.lse != nullptr, "lse is null; pass float32 [batch][query_heads][rows] on the device");
   check_tensor("q", a.q, a.q.dtype);

@@ -53,34 +53,64 @@ __device__ __forceinline__ std::int32_t count_blocks(const Run* runs, std::int32
   return __reduce_add_sync(0xFFFFFFFFU, blocks);
 }
 
-/// Queues the blocks of one row tile, right to left, `queue_entries` a slot.
+/// Column blocks that one pass over the runs visits.
+struct BlockWindow {
+  std::int32_t first, end;
+};
+
+/// With context parallelism the local blocks come first, so that remote chunks have the time of these to arrive: local,
+/// right of them, left of them. Else one pass over all.
+template <ForwardConfig C>
+__device__ __forceinline__ BlockWindow window_of(const ForwardParameters& p, std::int32_t pass) {
+  constexpr std::int32_t no_end = 0x7FFFFFFF;
+  if constexpr (!C.waits_for_chunks) {
+    return {0, no_end};
+  } else {
+    const std::int32_t first = p.progress.first_local_block, end = p.progress.end_local_block;
+    return pass == 0 ? BlockWindow{first, end} : pass == 1 ? BlockWindow{end, no_end} : BlockWindow{0, first};
+  }
+}
+
+/// Queues the part of one run that lies in `window`, right to left; `filled` entries stand in the slot in hand.
+template <ForwardConfig C>
+__device__ __forceinline__ void queue_run(QueueWriter<C>& queue, const int4& run, const BlockWindow& window,
+                                          std::int32_t& filled) {
+  const auto lane = static_cast<std::int32_t>(ptx::lane_index());
+  const auto classes = static_cast<std::uint32_t>(run.z);
+  const std::int32_t bitmap_step = run.w < 0 || (classes & shared_bitmap_bit) != 0 ? 0 : 1;
+  const std::int32_t first = max(run.x, window.first);
+  for (std::int32_t left = min(run.x + run.y, window.end) - first; left > 0;) {
+    if (filled == queue_entries) {
+      queue.publish();
+      queue.acquire();
+      filled = 0;
+    }
+    const std::int32_t taken = min(left, queue_entries - filled);
+    if (lane < taken) {
+      const std::int32_t block = first + left - 1 - lane;
+      queue.write(static_cast<std::uint32_t>(filled + lane), block, classes, run.w + (block - run.x) * bitmap_step);
+    }
+    filled += taken;
+    left -= taken;
+  }
+}
+
+/// Queues the blocks of one row tile, `queue_entries` a slot.
 template <ForwardConfig C>
 __device__ __forceinline__ void queue_row_tile(const ForwardParameters& p, QueueWriter<C>& queue,
                                                const WorkItem& item) {
   const Run* runs = p.map.row_runs + __ldg(p.map.row_run_begin + item.list);
   const std::int32_t count = __ldg(p.map.row_run_count + item.list);
   const std::int32_t blocks = count_blocks(runs, count);
-  const auto lane = static_cast<std::int32_t>(ptx::lane_index());
   queue.acquire();
   queue.write_header(item, blocks);
   std::int32_t filled = 0;
-  for (std::int32_t r = count - 1; r >= 0; --r) {
-    const int4 run = __ldg(reinterpret_cast<const int4*>(runs + r));
-    const auto classes = static_cast<std::uint32_t>(run.z);
-    const std::int32_t bitmap_step = run.w < 0 || (classes & shared_bitmap_bit) != 0 ? 0 : 1;
-    for (std::int32_t left = run.y; left > 0;) {
-      if (filled == queue_entries) {
-        queue.publish();
-        queue.acquire();
-        filled = 0;
-      }
-      const std::int32_t taken = min(left, queue_entries - filled);
-      if (lane < taken) {
-        const std::int32_t i = left - 1 - lane;
-        queue.write(static_cast<std::uint32_t>(filled + lane), run.x + i, classes, run.w + i * bitmap_step);
-      }
-      filled += taken;
-      left -= taken;
+#pragma unroll 1
+  for (std::int32_t pass = 0; pass < (C.waits_for_chunks ? 3 : 1); ++pass) {
+    const BlockWindow window = window_of<C>(p, pass);
+#pragma unroll 1
+    for (std::int32_t r = count - 1; r >= 0; --r) {
+      queue_run<C>(queue, __ldg(reinterpret_cast<const int4*>(runs + r)), window, filled);
     }
   }
   queue.publish();
