@@ -42,7 +42,8 @@ struct Options {
   std::vector<std::string> masks;
   std::int64_t head_dim = 128, heads = 0, kv_heads = 0;
   bool sustained = false;
-  bool bitmaps = true;  ///< bit patterns of partial blocks in the tile map, else generated in the kernel
+  std::int32_t block_n = 0;  ///< 0: the default tile
+  bool bitmaps = true;       ///< bit patterns of partial blocks in the tile map, else generated in the kernel
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -61,6 +62,7 @@ Options parse(int argc, char** argv) {
     if (key == "--head-dim") o.head_dim = std::stoll(value);
     if (key == "--heads") o.heads = std::stoll(value);
     if (key == "--kv-heads") o.kv_heads = std::stoll(value);
+    if (key == "--block-n") o.block_n = std::stoi(value);
     if (key == "--bitmaps") o.bitmaps = value != "0";
     if (key == "--sustained") o.sustained = value != "0";
   }
@@ -267,7 +269,8 @@ void run_length(const Options& o, std::int64_t n, bool& first) {
   for (const std::string& name : o.masks) {
     const ColumnMask mask = masks::build(name, options);
     const DeviceMaskVectors vectors(mask.view());
-    const TileShape tile = sm90::forward_tile(shape.head_dim);
+    TileShape tile = sm90::forward_tile(shape.head_dim);
+    if (o.block_n > 0) tile.block_n = o.block_n;
     sm90::DeviceTileMap::Options map_options;
     map_options.capacity = sm90::default_capacity(mask.shape(), tile, std::int64_t{128} << 20);
     if (!o.bitmaps) map_options.capacity->bitmaps = 0;
@@ -291,8 +294,8 @@ void run_length(const Options& o, std::int64_t n, bool& first) {
         "\"lse_error\": %.2e",
         first ? "" : ",", name.c_str(), static_cast<long long>(n), static_cast<long long>(batch),
         static_cast<long long>(shape.query_heads), static_cast<long long>(shape.kv_heads),
-        static_cast<long long>(shape.head_dim), ms, build_ms, tile_flop / ms * 1e-9, cell_flop / ms * 1e-9, out_error,
-        lse_error);
+        static_cast<long long>(shape.head_dim), tile.block_n, ms, build_ms, tile_flop / ms * 1e-9,
+        cell_flop / ms * 1e-9, out_error, lse_error);
     first = false;
     if (o.sustained) {
       const Sustained s = sustained(launch, ms);

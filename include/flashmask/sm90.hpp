@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "flashmask/attention.hpp"
 #include "flashmask/mask.hpp"
@@ -15,7 +16,9 @@ namespace flashmask::sm90 {
 
 struct TileMapView;
 
-/// Tile shape that forward() wants its map in: rows are 64 a consumer warpgroup.
+/// Tile shapes that forward() takes its map in, the default first; rows are 64 a consumer warpgroup.
+std::span<const TileShape> forward_tiles(std::int64_t head_dim);
+/// The default of these.
 TileShape forward_tile(std::int64_t head_dim);
 
 /// A mask on the device, classified once and then used by every head, layer and pass. Shape fixed at creation.
@@ -52,7 +55,7 @@ struct ChunkArrival {
 
 struct ForwardArguments {
   AttentionShape shape;
-  const TileMapView* map = nullptr;  ///< of tile shape forward_tile(head_dim); mask batch 1 or shape.batch
+  const TileMapView* map = nullptr;  ///< its tiles one of forward_tiles(head_dim); mask batch 1 or shape.batch
   TensorView q, k, v;                ///< device memory, bf16 or f16, dim stride 1, other strides multiples of 8
   MutableTensorView out;
   float* lse = nullptr;          ///< contiguous [batch][query_heads][rows]

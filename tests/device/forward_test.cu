@@ -27,7 +27,8 @@ struct Problem {
   std::int32_t grid = 0;
   float spread = 1;      ///< standard deviation of q and k
   bool bitmaps = false;  ///< bit patterns of partial blocks from the tile map instead of the mask generators
-  std::optional<sm90::MapCapacity> capacity{};  ///< overrides both
+  std::optional<sm90::MapCapacity> capacity{};  ///< overrides that
+  std::size_t tile = 0;                         ///< index into forward_tiles()
 };
 
 struct Workspace {
@@ -54,7 +55,7 @@ struct Result {
 };
 
 sm90::DeviceTileMap make_map(const Problem& p) {
-  const TileShape tile = sm90::forward_tile(p.shape.head_dim);
+  const TileShape tile = sm90::forward_tiles(p.shape.head_dim)[p.tile];
   sm90::DeviceTileMap::Options options;
   options.capacity = sm90::default_capacity(p.mask.shape(), tile);
   if (!p.bitmaps) options.capacity->bitmaps = 0;
@@ -149,6 +150,17 @@ TEST(Forward, maps_too_small_for_bitmaps_or_runs_stay_right) {
       Problem p{{2, 900, 900, 2, 2, 128}, named("share_question", 900, 900, 2)};
       p.capacity = sm90::MapCapacity{.row_runs = runs, .column_runs = 1000, .bitmaps = bitmaps};
       check<__nv_bfloat16>(p, std::to_string(bitmaps) + " bitmaps, " + std::to_string(runs) + " runs");
+    }
+  }
+}
+
+TEST(Forward, narrow_tiles) {
+  for (const char* name : {"full", "causal", "share_question", "random_eviction"}) {
+    for (const bool bitmaps : {false, true}) {
+      Problem p{{1, 1000, 1000, 2, 1, 128}, named(name, 1000)};
+      p.tile = 1, p.bitmaps = bitmaps;
+      check<__nv_bfloat16>(p, std::string("192x64 ") + name);
+      check<__half>(p, std::string("192x64 fp16 ") + name);
     }
   }
 }

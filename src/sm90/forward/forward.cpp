@@ -1,6 +1,7 @@
 // Describe, configure, launch: arguments -> ForwardConfig and ForwardParameters -> kernel.
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "core/check.hpp"
 #include "flashmask/sm90.hpp"
@@ -28,10 +29,12 @@ void check_tensor(const char* name, TensorView tensor, DType dtype) {
 }
 
 void check_map(const TileMapView& map, const AttentionShape& s) {
-  const TileShape tile = forward_tile(s.head_dim);
-  core::check(map.block_m == tile.block_m && map.block_n == tile.block_n,
-              "the tile map has tiles of {}x{}, head_dim {} needs {}x{}; build it with forward_tile(head_dim)",
-              map.block_m, map.block_n, s.head_dim, tile.block_m, tile.block_n);
+  const std::span<const TileShape> tiles = forward_tiles(s.head_dim);
+  const TileShape tile{map.block_m, map.block_n};
+  core::check(std::find(tiles.begin(), tiles.end(), tile) != tiles.end(),
+              "the tile map has tiles of {}x{}, head_dim {} takes {}x{} or {}x{}; build it with one of forward_tiles()",
+              tile.block_m, tile.block_n, s.head_dim, tiles.front().block_m, tiles.front().block_n,
+              tiles.back().block_m, tiles.back().block_n);
   core::check(map.rows == s.rows && map.columns == s.columns,
               "the tile map speaks of {} rows and {} columns, the call of {} and {}", map.rows, map.columns, s.rows,
               s.columns);
@@ -41,8 +44,8 @@ void check_map(const TileMapView& map, const AttentionShape& s) {
 }
 
 ForwardConfig configure(const ForwardArguments& a) {
-  return forward_pass::default_config(a.shape.head_dim, a.q.dtype == DType::bf16 ? Element::bf16 : Element::f16,
-                                      a.arrival.has_value());
+  return forward_pass::config_of({a.map->block_m, a.map->block_n}, a.shape.head_dim,
+                                 a.q.dtype == DType::bf16 ? Element::bf16 : Element::f16, a.arrival.has_value());
 }
 
 std::int32_t section_of(const AttentionShape& s) {
@@ -96,13 +99,15 @@ ForwardParameters describe(const ForwardArguments& a, const ForwardConfig& confi
 
 forward_pass::Launch* instance(const ForwardConfig& c) {
   using namespace forward_pass;
-  const bool bf16 = c.element == Element::bf16;
-  if (c.waits_for_chunks) {
-    if (c.head_dim == 64) return bf16 ? launch_d64_bf16_chunks : launch_d64_f16_chunks;
-    return bf16 ? launch_d128_bf16_chunks : launch_d128_f16_chunks;
-  }
-  if (c.head_dim == 64) return bf16 ? launch_d64_bf16 : launch_d64_f16;
-  return bf16 ? launch_d128_bf16 : launch_d128_f16;
+  // [16-bit type][chunk waits]
+  static constexpr Launch* d64[2][2] = {{launch_d64_f16, launch_d64_f16_chunks},
+                                        {launch_d64_bf16, launch_d64_bf16_chunks}};
+  static constexpr Launch* d128[2][2] = {{launch_d128_f16, launch_d128_f16_chunks},
+                                         {launch_d128_bf16, launch_d128_bf16_chunks}};
+  static constexpr Launch* d128_n64[2][2] = {{launch_d128_f16_n64, launch_d128_f16_n64_chunks},
+                                             {launch_d128_bf16_n64, launch_d128_bf16_n64_chunks}};
+  const auto& family = c.head_dim == 64 ? d64 : c.block_n == 64 ? d128_n64 : d128;
+  return family[c.element == Element::bf16 ? 1 : 0][c.waits_for_chunks ? 1 : 0];
 }
 
 std::int32_t multiprocessors() {
@@ -114,10 +119,17 @@ std::int32_t multiprocessors() {
 
 }  // namespace
 
-TileShape forward_tile(std::int64_t head_dim) {
+std::span<const TileShape> forward_tiles(std::int64_t head_dim) {
+  static constexpr TileShape narrow_heads[] = {{192, 128}};
+  static constexpr TileShape wide_heads[] = {{192, 80}, {192, 64}};
   core::check(head_dim >= 1 && head_dim <= largest_head_dim, "head_dim must be from 1 to {} on sm90, got {}",
               largest_head_dim, head_dim);
-  return forward_pass::default_config(head_dim, Element::bf16, false).tile();
+  if (head_dim <= 64) return narrow_heads;
+  return wide_heads;
+}
+
+TileShape forward_tile(std::int64_t head_dim) {
+  return forward_tiles(head_dim).front();
 }
 
 std::size_t forward_workspace_bytes() {

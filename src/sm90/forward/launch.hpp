@@ -12,18 +12,18 @@ namespace flashmask::sm90::forward_pass {
 
 using Launch = cudaError_t(const ForwardParameters& p, std::int32_t grid, cudaStream_t stream);
 
-Launch launch_d64_bf16, launch_d64_f16, launch_d128_bf16, launch_d128_f16;
-Launch launch_d64_bf16_chunks, launch_d64_f16_chunks, launch_d128_bf16_chunks, launch_d128_f16_chunks;
+Launch launch_d64_bf16, launch_d64_f16, launch_d128_bf16, launch_d128_f16, launch_d128_bf16_n64, launch_d128_f16_n64;
+Launch launch_d64_bf16_chunks, launch_d64_f16_chunks, launch_d128_bf16_chunks, launch_d128_f16_chunks,
+    launch_d128_bf16_n64_chunks, launch_d128_f16_n64_chunks;
 
-/// Defaults found best: 192 x 80 for head_dim up to 128, 192 x 128 for up to 64.
-constexpr ForwardConfig default_config(std::int64_t head_dim, Element element, bool waits_for_chunks) {
+/// The configuration for tiles of `tile`, one of forward_tiles(head_dim).
+constexpr ForwardConfig config_of(TileShape tile, std::int64_t head_dim, Element element, bool waits_for_chunks) {
   ForwardConfig config;
+  config.consumers = tile.block_m / 64;
+  config.block_n = tile.block_n;
+  config.head_dim = head_dim <= 64 ? 64 : 128;
   config.element = element;
   config.waits_for_chunks = waits_for_chunks;
-  if (head_dim <= 64) {
-    config.head_dim = 64;
-    config.block_n = 128;
-  }
   return config;
 }
 

@@ -3,7 +3,7 @@
 namespace flashmask::sm90::forward_pass {
 
 struct Instance_d128_bf16 {
-  static constexpr ForwardConfig config = default_config(128, Element::bf16, false);
+  static constexpr ForwardConfig config = config_of({192, 80}, 128, Element::bf16, false);
 };
 
 cudaError_t launch_d128_bf16(const ForwardParameters& p, std::int32_t grid, cudaStream_t stream) {

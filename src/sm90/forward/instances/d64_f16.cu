@@ -3,7 +3,7 @@
 namespace flashmask::sm90::forward_pass {
 
 struct Instance_d64_f16 {
-  static constexpr ForwardConfig config = default_config(64, Element::f16, false);
+  static constexpr ForwardConfig config = config_of({192, 128}, 64, Element::f16, false);
 };
 
 cudaError_t launch_d64_f16(const ForwardParameters& p, std::int32_t grid, cudaStream_t stream) {
