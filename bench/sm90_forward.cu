@@ -42,7 +42,7 @@ struct Options {
   std::vector<std::string> masks;
   std::int64_t head_dim = 128, heads = 0, kv_heads = 0;
   bool sustained = false;
-  std::int32_t block_n = 0;  ///< 0: the default tile
+  std::int32_t block_n = 0;  ///< 0: the tile that choose_forward_tile() names
   bool bitmaps = true;       ///< bit patterns of partial blocks in the tile map, else generated in the kernel
 };
 
@@ -269,7 +269,7 @@ void run_length(const Options& o, std::int64_t n, bool& first) {
   for (const std::string& name : o.masks) {
     const ColumnMask mask = masks::build(name, options);
     const DeviceMaskVectors vectors(mask.view());
-    TileShape tile = sm90::forward_tile(shape.head_dim);
+    TileShape tile = sm90::choose_forward_tile(mask, shape.head_dim);
     if (o.block_n > 0) tile.block_n = o.block_n;
     sm90::DeviceTileMap::Options map_options;
     map_options.capacity = sm90::default_capacity(mask.shape(), tile, std::int64_t{128} << 20);

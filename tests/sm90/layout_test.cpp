@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "sm90/forward/ticket.hpp"
 #include "sm90/layout/descriptor.hpp"
 #include "sm90/layout/fragment.hpp"
 #include "sm90/layout/swizzle.hpp"
@@ -129,27 +128,6 @@ TEST(Descriptor, steps_reach_the_first_element_of_each_contraction_slice) {
     EXPECT_EQ(((mn_major_descriptor(0, rows) >> 16) & 0x3FFFU) * 16, tile_offset(0, 64, rows));
     EXPECT_EQ(row_step(64) * 16, tile_offset(64, 0, rows));
   }
-}
-
-TEST(Ticket, every_row_tile_of_every_head_is_drawn_once_and_the_heavy_ones_go_ahead) {
-  for (const std::int32_t units : {1, 3, 16, 64})
-    for (const std::int32_t tiles : {1, 2, 5, 43, 171})
-      for (const std::int32_t section : {1, 4, 16, 64})
-        for (const std::int32_t heavy : {0, tiles / 8}) {
-          std::set<std::pair<std::int32_t, std::int32_t>> seen;
-          forward_pass::TicketPlace before{-1, -1};
-          for (std::int32_t ticket = 0; ticket < units * tiles; ++ticket) {
-            const forward_pass::TicketPlace place = forward_pass::place_of(ticket, units, tiles, section, heavy);
-            ASSERT_TRUE(place.unit >= 0 && place.unit < units && place.rank >= 0 && place.rank < tiles);
-            ASSERT_EQ(place.rank < heavy, ticket < units * heavy);
-            if (before.unit >= 0 && before.unit / section == place.unit / section) {
-              ASSERT_GE(place.rank, before.rank);
-            }
-            seen.insert({place.unit, place.rank});
-            before = place;
-          }
-          ASSERT_EQ(seen.size(), static_cast<std::size_t>(units) * static_cast<std::size_t>(tiles));
-        }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "flashmask/sm90.hpp"
 #include "sm90/cuda_check.hpp"
 #include "sm90/forward/launch.hpp"
+#include "sm90/forward/limits.hpp"
 #include "sm90/layout/tensor_map.hpp"
 #include "sm90/sync/wait_site.hpp"
 
@@ -16,9 +17,9 @@ namespace {
 using forward_pass::Element;
 using forward_pass::ForwardConfig;
 using forward_pass::ForwardParameters;
+using forward_pass::largest_head_dim;
 using forward_pass::Workspace;
 
-constexpr std::int64_t largest_head_dim = 128;
 /// K and V of the heads of a section should stay near L2's size: 16 heads instead of 4 at 32768 lost 6%, 64 instead of
 /// 16 at 8192 3%.
 constexpr std::int64_t section_bytes = std::int64_t{64} << 20;
@@ -118,19 +119,6 @@ std::int32_t multiprocessors() {
 }
 
 }  // namespace
-
-std::span<const TileShape> forward_tiles(std::int64_t head_dim) {
-  static constexpr TileShape narrow_heads[] = {{192, 128}};
-  static constexpr TileShape wide_heads[] = {{192, 80}, {192, 64}};
-  core::check(head_dim >= 1 && head_dim <= largest_head_dim, "head_dim must be from 1 to {} on sm90, got {}",
-              largest_head_dim, head_dim);
-  if (head_dim <= 64) return narrow_heads;
-  return wide_heads;
-}
-
-TileShape forward_tile(std::int64_t head_dim) {
-  return forward_tiles(head_dim).front();
-}
 
 std::size_t forward_workspace_bytes() {
   return sizeof(Workspace);

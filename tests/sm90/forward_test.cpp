@@ -1,0 +1,71 @@
+// The forward kernel's decisions that need no GPU: tile shapes, order of tickets, text of a failed wait.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <utility>
+
+#include "flashmask/builders.hpp"
+#include "flashmask/error.hpp"
+#include "flashmask/sm90.hpp"
+#include "sm90/forward/ticket.hpp"
+#include "sm90/sync/wait_site.hpp"
+
+namespace flashmask::sm90 {
+namespace {
+
+ColumnMask mask_of(const char* name, std::int64_t rows) {
+  masks::BuilderOptions options;
+  options.rows = rows;
+  return masks::build(name, options);
+}
+
+TEST(ForwardTiles, dense_masks_take_wide_blocks_and_sparse_ones_narrow_blocks) {
+  const TileShape wide{192, 80}, narrow{192, 64};
+  for (const char* name : {"full", "causal", "prefix_lm_causal", "random_eviction"}) {
+    EXPECT_EQ(choose_forward_tile(mask_of(name, 8192), 128), wide) << name;
+  }
+  for (const char* name : {"sliding_window", "share_question"}) {
+    EXPECT_EQ(choose_forward_tile(mask_of(name, 8192), 128), narrow) << name;
+  }
+}
+
+TEST(ForwardTiles, narrow_heads_have_one_tile) {
+  EXPECT_EQ(forward_tiles(64).size(), 1U);
+  EXPECT_EQ(forward_tile(40), (TileShape{192, 128}));
+  EXPECT_EQ(choose_forward_tile(mask_of("sliding_window", 1000), 64), (TileShape{192, 128}));
+  EXPECT_EQ(forward_tile(128), (TileShape{192, 80}));
+}
+
+TEST(ForwardTiles, head_dims_out_of_range_are_refused) {
+  EXPECT_THROW(forward_tile(0), Error);
+  EXPECT_THROW(forward_tile(129), Error);
+}
+
+TEST(WaitSite, a_chunk_is_named) {
+  EXPECT_EQ(describe_wait(static_cast<std::uint32_t>(WaitSite::chunk) | 5U << 8), "loader waiting for chunk 5");
+  EXPECT_EQ(describe_wait(static_cast<std::uint32_t>(WaitSite::full_k)), "consumer waiting for K");
+}
+
+TEST(Ticket, every_row_tile_of_every_head_is_drawn_once_and_the_heavy_ones_go_ahead) {
+  for (const std::int32_t units : {1, 3, 16, 64})
+    for (const std::int32_t tiles : {1, 2, 5, 43, 171})
+      for (const std::int32_t section : {1, 4, 16, 64})
+        for (const std::int32_t heavy : {0, tiles / 8}) {
+          std::set<std::pair<std::int32_t, std::int32_t>> seen;
+          forward_pass::TicketPlace before{-1, -1};
+          for (std::int32_t ticket = 0; ticket < units * tiles; ++ticket) {
+            const forward_pass::TicketPlace place = forward_pass::place_of(ticket, units, tiles, section, heavy);
+            ASSERT_TRUE(place.unit >= 0 && place.unit < units && place.rank >= 0 && place.rank < tiles);
+            ASSERT_EQ(place.rank < heavy, ticket < units * heavy);
+            if (before.unit >= 0 && before.unit / section == place.unit / section) {
+              ASSERT_GE(place.rank, before.rank);
+            }
+            seen.insert({place.unit, place.rank});
+            before = place;
+          }
+          ASSERT_EQ(seen.size(), static_cast<std::size_t>(units) * static_cast<std::size_t>(tiles));
+        }
+}
+
+}  // namespace
+}  // namespace flashmask::sm90
