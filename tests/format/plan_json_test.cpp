@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "balance/families.hpp"
 #include "format/errors.hpp"
 
@@ -80,6 +82,18 @@ TEST(PlanJson, every_prefix_and_every_changed_byte_is_parsed_or_refused) {
     }
     EXPECT_NE(error_of([&] { parse_plan(good.substr(0, i), "prefix"); }), "");
   }
+}
+
+TEST(PlanJson, the_corpus_of_the_fuzzer_is_parsed_or_refused) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(FLASHMASK_SOURCE_DIR "/tests/fuzz/plan_corpus")) {
+    const std::string text = read_file(entry.path().string());
+    const std::string plan = error_of([&] { parse_plan(text, entry.path().filename().string()); });
+    const std::string calibration = error_of([&] { parse_calibration(text, "calibration"); });
+    EXPECT_LT(plan.size() + calibration.size(), 2000U);
+    ++files;
+  }
+  EXPECT_GE(files, 5);
 }
 
 TEST(PlanJson, huge_claims_cost_nothing) {
