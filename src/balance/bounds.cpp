@@ -98,18 +98,20 @@ std::int64_t covering(const Sorted& s, std::int64_t low, std::int64_t high) {
   return smallest_target(low, high, possible);
 }
 
-/// If any two of the m largest exceed the target together with the least-2 smallest, m ranks hold one of them each and
-/// (least-1)m further chunks.
+/// Of the q = j * ranks + s largest, no rank can hold j+2 unless the target admits the j+2 lightest of them. Then s
+/// ranks hold exactly j+1 of them each, and least-j-1 others. With j = 0: the s largest are incompatible in pairs.
 std::int64_t incompatible(const Sorted& s) {
-  if (s.least < 1) return 0;
   std::int64_t best = 0;
-  const std::int64_t beside = s.smallest(std::max<std::int64_t>(0, s.least - 2));
-  for (std::int64_t m = 2; m <= std::min(s.ranks, s.chunks); ++m) {
-    const std::int64_t rest = std::min((s.least - 1) * m, s.chunks - m);
-    const std::int64_t apart = ceil_div(Int128{s.sum(0, m)} + s.smallest(rest), m);
-    // With one chunk on every rank no two can ever meet.
-    const bool never_meet = s.in.counts.front() == 1;
-    const std::int64_t together = never_meet ? apart : s.at(m - 2) + s.at(m - 1) + beside;
+  for (std::int64_t q = 2; q <= s.chunks; ++q) {
+    const std::int64_t j = (q - 1) / s.ranks, crowded = q - j * s.ranks;
+    if (j + 1 > s.in.counts.front()) break;
+    const std::int64_t others = std::max<std::int64_t>(0, s.least - j - 1) * crowded;
+    const Int128 held = Int128{s.sum(q - (j + 1) * crowded, q)} + s.smallest(std::min(others, s.chunks - q));
+    const std::int64_t apart = ceil_div(held, crowded);
+    const bool may_meet = j + 2 <= std::min<std::int64_t>(s.in.counts.front(), q);
+    const std::int64_t together =
+        may_meet ? s.sum(q - j - 2, q) + s.smallest(std::min(std::max<std::int64_t>(0, s.least - j - 2), s.chunks - q))
+                 : apart;
     best = std::max(best, std::min(together, apart));
   }
   return best;

@@ -91,14 +91,22 @@ class Refuter {
     for (const std::int64_t w : w_) supply += std::min<Wide>(w_[0] - w, widest);
     return supply < demand;
   }
+  /// Counts how many of the q largest some ranks must hold when none can hold one more.
   [[nodiscard]] bool apart(std::int64_t target) const {
-    if (fewest_ < 1) return false;
-    for (std::int64_t m = 2; m <= ranks() && m <= static_cast<std::int64_t>(w_.size()); ++m) {
-      const Wide pair = Wide{w_[static_cast<std::size_t>(m - 1)]} + w_[static_cast<std::size_t>(m - 2)];
-      const bool two_meet =
-          *std::max_element(counts_.begin(), counts_.end()) > 1 && pair + smallest(fewest_ - 2) <= target;
-      if (!two_meet && sum(0, static_cast<std::size_t>(m)) + smallest((fewest_ - 1) * m) > Wide{m} * target)
-        return true;
+    const std::int64_t n = static_cast<std::int64_t>(w_.size());
+    const std::int64_t most = *std::max_element(counts_.begin(), counts_.end());
+    for (std::int64_t each = 1; each <= most; ++each) {
+      for (std::int64_t s = 1; s <= ranks() && (each - 1) * ranks() + s <= n; ++s) {
+        const std::int64_t q = (each - 1) * ranks() + s;
+        const auto lightest = [&](std::int64_t k) {
+          return sum(static_cast<std::size_t>(q - k), static_cast<std::size_t>(k)) +
+                 smallest(std::min(n - q, fewest_ - each - 1));
+        };
+        if (each + 1 <= most && each + 1 <= q && lightest(each + 1) <= target) continue;  // some rank can hold more
+        const Wide held = sum(static_cast<std::size_t>(q - each * s), static_cast<std::size_t>(each * s)) +
+                          smallest(std::min(n - q, std::max<std::int64_t>(0, fewest_ - each) * s));
+        if (held > Wide{s} * target) return true;
+      }
     }
     return false;
   }
