@@ -13,7 +13,7 @@ using testing::Call;
 using testing::Random;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int64_t kDraws = 60;
+constexpr int64_t kDraws = 40;
 #else
 constexpr int64_t kDraws = 500;
 #endif
@@ -124,6 +124,7 @@ TEST(Ranks, ascending_order_gives_the_bits_of_one_device_at_any_number_of_ranks)
   one.run();
   const auto expected = forward_bytes(one);
   for (const int64_t ranks : {1, 2, 3, 5, 8}) {
+    if (kDraws < 100 && ranks != 3) continue;  // under a sanitizer
     for (const PlanKind kind : {PlanKind::hcc_ipo, PlanKind::contiguous}) {
       const Plan plan = testing::plan_of(mask, ranks, ranks > 3 ? 2 : 1, 64, kind);
       Call call({1, rows, rows, 2, 1, 32}, mask, DType::bf16);
