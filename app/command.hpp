@@ -14,6 +14,7 @@ inline constexpr int kOtherFailure = 3;
 void add_mask(CLI::App& parent, int& exit_code);
 void add_run(CLI::App& parent, int& exit_code);
 void add_bench(CLI::App& parent, int& exit_code);
+void add_simulate(CLI::App& parent, int& exit_code);
 void add_plan(CLI::App& parent, int& exit_code);
 /// Below `bench`: tables of the balancer.
 void add_bench_balance(CLI::App& bench, int& exit_code);

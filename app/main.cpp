@@ -47,6 +47,7 @@ int run(int argc, char** argv) {
   app::add_run(parser, exit_code);
   app::add_mask(parser, exit_code);
   app::add_bench(parser, exit_code);
+  app::add_simulate(parser, exit_code);
   app::add_plan(parser, exit_code);
   try {
     parser.parse(argc, argv);

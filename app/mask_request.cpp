@@ -101,7 +101,7 @@ void add_details(CLI::App& command, MaskRequest& request) {
       ->capture_default_str()
       ->group(details);
   command.add_option("--prefix", request.prefix, "prefix_lm_causal: prefix length")->check(length)->group(details);
-  command.add_option("--chunk", request.chunk, "chunked: chunk length")->check(length)->group(details);
+  command.add_option("--chunk-length", request.chunk, "chunked: chunk length")->check(length)->group(details);
   command.add_option("--frame", request.frame, "video_block_causal: frame length")->check(length)->group(details);
   command.add_option("--left", request.left, "window: keys before the own one, or unbounded")
       ->capture_default_str()

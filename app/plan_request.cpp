@@ -54,7 +54,6 @@ std::vector<WeightedMask> PlanMasks::weighted() const {
 
 void add_plan_options(CLI::App& command, PlanRequest& request) {
   add_mask_options(command, request.mask);
-  command.remove_option(command.get_option("--chunk"));  // here a chunk is what a rank owns
   const std::string group = "What to share out";
   command.add_option("--loads", request.loads, "Bare chunk loads instead of a mask, e.g. 10,9,9,7")
       ->delimiter(',')

@@ -141,7 +141,7 @@ double Problem::run_forward() {
   std::fill(lse.begin(), lse.end(), std::numeric_limits<float>::quiet_NaN());
   const ForwardArguments arguments = forward_arguments();
   const Stopwatch watch;
-  forward(arguments);
+  forward_engine(arguments);
   return watch.milliseconds();
 }
 
@@ -149,7 +149,7 @@ double Problem::run_backward() {
   for (Tensor* tensor : {&dq, &dk, &dv}) tensor->poison();
   const BackwardArguments arguments = backward_arguments();
   const Stopwatch watch;
-  backward(arguments);
+  backward_engine(arguments);
   return watch.milliseconds();
 }
 

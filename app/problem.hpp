@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,10 @@ struct Problem {
   double run_backward();
   [[nodiscard]] ForwardArguments forward_arguments();
   [[nodiscard]] BackwardArguments backward_arguments();
+
+  /// What runs the calls: one device unless replaced.
+  std::function<void(const ForwardArguments&)> forward_engine = [](const ForwardArguments& a) { forward(a); };
+  std::function<void(const BackwardArguments&)> backward_engine = [](const BackwardArguments& a) { backward(a); };
 
   AttentionShape shape;
   MaskArgument mask;

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
 
 #include "attention_options.hpp"
 #include "command.hpp"
 #include "core/parallel_for.hpp"
 #include "mask_request.hpp"
 #include "problem.hpp"
+#include "ranks.hpp"
 #include "report.hpp"
 #include "tile_options.hpp"
 #include "verify.hpp"
@@ -24,6 +26,7 @@ struct Options {
   MaskRequest request;
   AttentionOptions attention;
   TileOptions tile;
+  RanksOptions ranks;
   std::string check = "oracle";
   std::string json;
 };
@@ -62,7 +65,7 @@ void set_errors(Json& value, const std::array<OutputCheck, 5>& checks) {
 }
 
 Json report_json(const Options& options, const NamedMask& named, const TileMap& map, const Problem& problem,
-                 const Verification& verification, const Times& times) {
+                 const Verification& verification, const Times& times, const std::optional<RankEngine>& engine) {
   Json::Array failures;
   for (const std::string& failure : verification.failures) failures.emplace_back(failure);
   Json value;
@@ -80,6 +83,7 @@ Json report_json(const Options& options, const NamedMask& named, const TileMap& 
   set_tiles(value, named.mask, map);
   value.set("visible_cells", named.mask.visible_cells());
   value.set("time_ms", times_json(times)).set("tflops", tflops_json(work_of(problem.shape, named.mask), times));
+  if (engine) value.set("context_parallel", ranks_json(*engine));
   return value;
 }
 
@@ -89,7 +93,7 @@ std::string pass_text(double operations_element, double operations_tile, double 
 }
 
 void print_report(const NamedMask& named, const TileMap& map, const Problem& problem, const Verification& verification,
-                  const Times& times) {
+                  const Times& times, const std::optional<RankEngine>& engine) {
   const Work work = work_of(problem.shape, named.mask);
   Sheet sheet;
   sheet.add("mask", named.name);
@@ -101,6 +105,7 @@ void print_report(const NamedMask& named, const TileMap& map, const Problem& pro
   sheet.add("forward", pass_text(work.element, work.tile, times.forward));
   sheet.add("backward", pass_text(kBackwardFactor * work.element, kBackwardFactor * work.tile, times.backward));
   fmt::print("{}\n", sheet.text());
+  if (engine) fmt::print("{}\n", ranks_text(*engine));
   Table table({"output", "float64 error", "tolerance", "", "probe error", "tolerance", ""});
   bool any = false;
   for (std::size_t i = 0; i < kOutputs.size(); ++i) {
@@ -119,6 +124,14 @@ void print_report(const NamedMask& named, const TileMap& map, const Problem& pro
   fmt::print("{} (verified in {})\n", verification.passed() ? "PASSED" : "FAILED", duration(times.verify));
 }
 
+/// The check of --check contamination: what every row saw, by codes in V.
+void verify_contamination(RankEngine& engine, const NamedMask& named, const Problem& problem,
+                          Verification& verification) {
+  const auto findings = engine.contamination(problem.shape, documents_of(named));
+  verification.failures.insert(verification.failures.end(), findings.begin(), findings.end());
+  verification.coverage += "; what every row of every head saw, by document, chunk and call";
+}
+
 Verification verify(Problem& problem, const Options& options) {
   Verification verification;
   verify_everywhere(problem, verification);
@@ -128,12 +141,21 @@ Verification verify(Problem& problem, const Options& options) {
     verify_oracle(problem, sample, verification);
     coverage += "; float64 oracle on " + verification.coverage;
   }
-  if (options.check != "none") {
+  if (options.check == "oracle" || options.check == "probe") {
     verify_probe(problem, options.request.seed + 1, verification);
     coverage += "; probes with uniform weights in every row and column of every head";
   }
   verification.coverage = std::move(coverage);
   return verification;
+}
+
+/// The engine of --ranks; none for one device.
+std::optional<RankEngine> make_engine(const Options& options, const NamedMask& named) {
+  RanksOptions ranks = options.ranks;
+  constexpr std::int64_t kContaminationRanks = 4;  // one device has nothing to mix up
+  if (ranks.ranks == 0 && options.check == "contamination") ranks.ranks = kContaminationRanks;
+  if (ranks.ranks == 0) return std::nullopt;
+  return RankEngine(named.mask, plan_of(ranks, named), std::chrono::seconds(ranks.deadline));
 }
 
 int execute(const Options& options) {
@@ -149,18 +171,32 @@ int execute(const Options& options) {
   }();
   log("run", fmt::format("{}: {}", named.name, shape_text(shape, dtype)));
   Problem problem(shape, dtype, named.mask, map, options.attention.threads, options.request.seed);
+  std::optional<RankEngine> engine = make_engine(options, named);
+  if (engine) {
+    problem.forward_engine = [&engine](const ForwardArguments& a) { engine->forward(a); };
+    problem.backward_engine = [&engine](const BackwardArguments& a) { engine->backward(a); };
+  }
   {
     Progress progress("forward and backward", 2);
     times.forward = problem.run_forward();
+    if (engine) times.forward = engine->milliseconds();
     progress.advance();
     times.backward = problem.run_backward();
+    if (engine) times.backward = engine->milliseconds();
   }
   log("run", fmt::format("forward {}, backward {}", duration(times.forward), duration(times.backward)));
   const Stopwatch watch;
-  const Verification verification = verify(problem, options);
+  Verification verification = verify(problem, options);
+  if (options.check == "contamination") verify_contamination(*engine, named, problem, verification);
+  if (engine) {
+    const auto failures = engine->byte_failures();
+    verification.failures.insert(verification.failures.end(), failures.begin(), failures.end());
+  }
   times.verify = watch.milliseconds();
-  if (!options.json.empty()) write_json(options.json, report_json(options, named, map, problem, verification, times));
-  if (options.json != "-") print_report(named, map, problem, verification, times);
+  if (!options.json.empty()) {
+    write_json(options.json, report_json(options, named, map, problem, verification, times, engine));
+  }
+  if (options.json != "-") print_report(named, map, problem, verification, times, engine);
   return verification.passed() ? 0 : kCheckFailed;
 }
 
@@ -175,17 +211,21 @@ void add_run(CLI::App& parent, int& exit_code) {
       "  flashmask run                                       8,192 packed tokens from the shipped histogram\n"
       "  flashmask run --mask sliding_window --rows 2048 --heads 4 --head-dim 64 --dtype f32\n"
       "  flashmask run --workload grpo:512,8,256 --rows 16384 --json -\n"
+      "  flashmask run --ranks 8 --nodes 2                   the same on 8 virtual ranks: gather, attention, reduce\n"
+      "  flashmask run --ranks 6 --check contamination       what every row saw, by documents, chunks and calls\n"
       "  flashmask run --mask random_eviction --heads 8:2 --mask-heads 2 --check probe\n"
       "Exit code 0 only when every check passed, 1 when one failed.");
   add_mask_options(*command, options->request);
   add_attention_options(*command, options->attention);
   add_tile_options(*command, options->tile);
+  add_ranks_options(*command, options->ranks);
   const std::string group = "What to check and to print";
   command
       ->add_option(
           "--check", options->check,
-          "oracle: float64 and the probes; probe: the probes alone (docs/command.md); none: only that all is written")
-      ->check(CLI::IsMember({"oracle", "probe", "none"}))
+          "oracle: float64 and the probes; probe: the probes alone (docs/command.md); contamination: what every row "
+          "saw, by codes in V through plan, gather and attention; none: only that all is written")
+      ->check(CLI::IsMember({"oracle", "probe", "contamination", "none"}))
       ->capture_default_str()
       ->group(group);
   command->add_option("--json", options->json, "Write the report as JSON to this file; - is standard output")

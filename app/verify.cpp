@@ -216,6 +216,8 @@ void verify_probe(const Problem& problem, std::uint64_t seed, Verification& veri
       [&](auto prepare,
           std::initializer_list<std::pair<Output, uniform::Finding (*)(const BackwardArguments&)>> checks) {
         Problem probe(problem.shape, problem.q.dtype(), *problem.mask.mask, *problem.mask.map, problem.threads, seed);
+        probe.forward_engine = problem.forward_engine;
+        probe.backward_engine = problem.backward_engine;
         prepare(probe);
         probe.run_forward();
         probe.run_backward();

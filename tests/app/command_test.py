@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import pathlib
 import pty
 import subprocess
 import sys
@@ -21,6 +22,48 @@ def flashmask(*arguments, stdin="", environment=None):
         done = subprocess.run([BINARY, *arguments], input=stdin, capture_output=True, text=True, cwd=directory,
                               env={**os.environ, **(environment or {})}, timeout=300)
     return done.returncode, done.stdout, done.stderr
+
+
+class Ranks(unittest.TestCase):
+    DOCUMENTS = ["--workload", "histogram", "--rows", "600", "--seed", "3"]
+
+    def report(self, *arguments, code=0):
+        done, out, error = flashmask("run", *SMALL, *self.DOCUMENTS, *arguments, "--json", "-")
+        self.assertEqual((done, error), (code, ""))
+        return json.loads(out)
+
+    def test_every_plan_kind_passes_and_sends_exactly_what_is_needed(self):
+        for plan, ranks, nodes in (("hcc_ipo", 5, 2), ("contiguous", 3, 1), ("dual_chunk", 4, 2), ("lpt", 6, 3)):
+            report = self.report("--ranks", str(ranks), "--nodes", str(nodes), "--plan", plan, "--chunk", "24")
+            self.assertIs(report["passed"], True, plan)
+            parallel = report["context_parallel"]
+            self.assertEqual((parallel["plan"], parallel["ranks"], parallel["nodes"]), (plan, ranks, nodes))
+            self.assertEqual((parallel["chunk"], parallel["chunks"]), (24, 25))
+            self.assertIs(parallel["bytes_equal"], True)
+            self.assertGreaterEqual(parallel["peak"], parallel["lower_bound"])
+            self.assertEqual(sum(rank["rows"] for rank in parallel["by_rank"]), 600)
+            for rank in parallel["by_rank"]:
+                self.assertEqual(rank["gather_bytes"]["sent"], rank["gather_bytes"]["needed"])
+                self.assertEqual(rank["reduce_bytes"]["sent"], rank["reduce_bytes"]["needed"])
+                self.assertEqual(rank["chunks_needed"] + rank["chunks_pruned"], 25)
+            self.assertGreater(sum(rank["gather_bytes"]["sent"]["inside"] for rank in parallel["by_rank"]), 0)
+
+    def test_contamination_check_passes_on_a_right_step(self):
+        for arguments in (["--ranks", "3"], [], ["--ranks", "4", "--nodes", "2", "--batch", "2", "--chunk", "32"]):
+            report = self.report("--check", "contamination", *arguments)
+            self.assertIs(report["passed"], True)
+            self.assertIn("what every row of every head saw", report["coverage"])
+
+    def test_bad_requests_name_what_is_wrong(self):
+        for arguments, words in ((["--ranks", "2", "--nodes", "3"], "--nodes 3"),
+                                 (["--ranks", "2", "--plan", "zigzag"], "zigzag"),
+                                 (["--ranks", "2", "--plan", "./absent.json"], "absent.json"),
+                                 (["--ranks", "-1"], "--ranks"),
+                                 (["--ranks", "2", "--mask", "full", "--columns", "700"], "columns")):
+            rows = ["--rows", "600"]
+            code, out, error = flashmask("run", *SMALL, *rows, *arguments)
+            self.assertEqual((code, out), (2, ""), arguments)
+            self.assertIn(words, error)
 
 
 class Run(unittest.TestCase):
@@ -103,6 +146,52 @@ class Run(unittest.TestCase):
     def test_log_lines_come_on_request(self):
         _, _, error = flashmask("run", *SMALL, "--mask", "causal", "--rows", "50", environment={"FLASHMASK_LOG": "run:debug"})
         self.assertIn("[run] causal: batch 1, rows 50", error)
+
+
+class Simulate(unittest.TestCase):
+    CLUSTER = {"format": "flashmask.cluster", "version": 1, "name": "four", "nodes": 2, "gpus_per_node": 2, "sms": 10,
+               "communication_sms": 2, "tflops": {"forward": {"unmasked": 50, "partial": 40}, "backward": 45},
+               "inside": {"gbytes_per_s": 100, "latency_us": 1}, "between": {"gbytes_per_s": 10, "latency_us": 5}}
+    MASK = ["--workload", "equal:3", "--rows", "4096", "--heads", "8:2"]
+
+    def simulate(self, cluster, *arguments):
+        with tempfile.TemporaryDirectory() as directory:
+            path, svg = os.path.join(directory, "cluster.json"), os.path.join(directory, "step.svg")
+            with open(path, "w") as file:
+                json.dump(cluster, file)
+            code, out, error = flashmask("simulate", *self.MASK, "--cluster", path, "--svg", svg, "--json", "-", *arguments)
+            picture = pathlib.Path(svg).read_text() if os.path.exists(svg) else ""
+        return code, out, error, picture
+
+    def test_a_step_on_a_described_cluster_with_its_picture(self):
+        code, out, error, picture = self.simulate(self.CLUSTER)
+        self.assertEqual((code, error), (0, ""))
+        result = json.loads(out)
+        self.assertEqual((result["cluster"], result["ranks"]), ("four", 4))
+        step = result["steps"][0]
+        for name in ("forward", "backward"):
+            self.assertEqual(len(step[name]["ranks"]), 4)
+            self.assertGreaterEqual(step[name]["time_ms"], step[name]["attention_ms"])
+            self.assertLessEqual(step[name]["overlap_efficiency"], 1)
+        self.assertAlmostEqual(step["step_ms"], step["forward"]["time_ms"] + step["backward"]["time_ms"])
+        xml.etree.ElementTree.fromstring(picture)
+        self.assertGreater(picture.count("<rect"), 8)
+
+    def test_compare_lists_the_ablation_and_pruning_never_moves_more(self):
+        code, out, _, _ = self.simulate(self.CLUSTER, "--compare")
+        self.assertEqual(code, 0)
+        steps = {step["name"]: step for step in json.loads(out)["steps"]}
+        self.assertEqual(len(steps), 7)
+        self.assertLess(steps["both"]["bytes"]["between"], steps["both, without pruning"]["bytes"]["between"])
+        self.assertLessEqual(steps["both"]["step_ms"], steps["dual chunk, all-gather"]["step_ms"])
+
+    def test_wrong_cluster_files_name_the_member(self):
+        for change, words in (({"sms": 0}, "sms"), ({"inside": {"gbytes_per_s": 1}}, "latency_us"), ({"typo": 1}, "typo"),
+                              ({"between": {"gbytes_per_s": 0, "latency_us": 1}}, "bandwidth"), ({"version": 2}, "version"),
+                              ({"communication_sms": 10}, "communication_sms"), ({"tflops": 5}, "tflops")):
+            code, out, error, _ = self.simulate({**self.CLUSTER, **change})
+            self.assertEqual((code, out), (2, ""), change)
+            self.assertIn(words, error)
 
 
 class Mask(unittest.TestCase):
