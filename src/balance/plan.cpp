@@ -189,17 +189,17 @@ std::uint64_t plan_digest(const PlanRecord& r) {
 namespace {
 
 std::string differ(std::string_view name, std::int64_t a, std::int64_t b) {
-  return a == b ? std::string() : fmt::format("{}: {} != {}", name, a, b);
+  return a == b ? std::string() : core::format("{}: {} != {}", name, a, b);
 }
 
 std::string differ(std::string_view name, std::string_view a, std::string_view b) {
-  return a == b ? std::string() : fmt::format("{}: {} != {}", name, a, b);
+  return a == b ? std::string() : core::format("{}: {} != {}", name, a, b);
 }
 
 std::string differ(std::string_view name, std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
-  if (a.size() != b.size()) return fmt::format("{}: {} entries != {}", name, a.size(), b.size());
+  if (a.size() != b.size()) return core::format("{}: {} entries != {}", name, a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i] != b[i]) return fmt::format("{}[{}]: {} != {}", name, i, a[i], b[i]);
+    if (a[i] != b[i]) return core::format("{}[{}]: {} != {}", name, i, a[i], b[i]);
   }
   return {};
 }
@@ -226,7 +226,7 @@ std::string first_difference(const Plan& left, const Plan& right) {
       differ("proven_optimal", std::int64_t{a.proven_optimal}, std::int64_t{b.proven_optimal}),
       differ("method", to_string(a.method), to_string(b.method)),
       differ("epsilon_millionths", a.epsilon_millionths, b.epsilon_millionths),
-      a.seed == b.seed ? std::string() : fmt::format("seed: {} != {}", a.seed, b.seed),
+      a.seed == b.seed ? std::string() : core::format("seed: {} != {}", a.seed, b.seed),
       a.needs == b.needs ? std::string() : std::string("needs: the masks differ"),
       differ("inbound", a.inbound, b.inbound),
       differ("outbound", a.outbound, b.outbound),

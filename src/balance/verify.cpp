@@ -1,13 +1,13 @@
 // Deliberately naive, and deliberately without a function of the search: two independent computations must agree.
 #include "balance/verify.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
 #include <numeric>
 #include <set>
+
+#include "core/check.hpp"
 
 namespace flashmask::balancing {
 namespace {
@@ -206,7 +206,7 @@ class Verifier {
  private:
   template <typename... Args>
   void find(fmt::format_string<Args...> text, Args&&... args) {
-    out_.findings.push_back(fmt::format(text, std::forward<Args>(args)...));
+    out_.findings.push_back(core::vformat(text, fmt::make_format_args(args...)));
   }
 
   void ownership() {

@@ -32,7 +32,7 @@ void for_each_at(const Json& value, const std::string& path, std::size_t limit,
   const std::size_t size = integers != nullptr ? integers->size() : array->size();
   if (size > limit) fail(ErrorCode::io, "{}: {} elements, at most {} are allowed", path, size, limit);
   for (std::size_t i = 0; i < size; ++i) {
-    const std::string element = fmt::format("{}[{}]", path, i);
+    const std::string element = core::format("{}[{}]", path, i);
     if (integers != nullptr) {
       visit(Json((*integers)[i]), element);
     } else {
@@ -46,7 +46,7 @@ Fields::Fields(const Json& value, std::string path) : members_(value.object()), 
 }
 
 std::string Fields::path_of(std::string_view key) const {
-  return fmt::format("{}: {}", path_, key);
+  return core::format("{}: {}", path_, key);
 }
 
 const Json* Fields::optional(std::string_view key) {
@@ -130,8 +130,9 @@ void Fields::header(std::string_view name, std::int64_t version) {
 void Fields::finish() const {
   for (const Json::Member& member : *members_) {
     if (std::find(known_.begin(), known_.end(), member.first) == known_.end()) {
-      fail(ErrorCode::io, "{}: unknown key {}; known here: {}", path_, printable(member.first),
-           fmt::join(known_, ", "));
+      std::string known;
+      for (const std::string_view key : known_) (known += known.empty() ? "" : ", ") += key;
+      fail(ErrorCode::io, "{}: unknown key {}; known here: {}", path_, printable(member.first), known);
     }
   }
 }

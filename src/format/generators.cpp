@@ -346,7 +346,7 @@ Workload generate(std::string_view spec, const GeneratorOptions& options) {
   const Generator* generator = find_generator(spec);
   if (generator == nullptr) {
     std::string forms;
-    for (const GeneratorInfo& info : generators()) forms += fmt::format("{}{}", forms.empty() ? "" : ", ", info.form);
+    for (const GeneratorInfo& info : generators()) forms += core::format("{}{}", forms.empty() ? "" : ", ", info.form);
     fail(ErrorCode::invalid_argument, "workload {}: neither a file nor a known generator; known: {}", printable(spec),
          forms);
   }

@@ -1,5 +1,7 @@
 #include "format/json.hpp"
 
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -142,6 +144,14 @@ void append_newline(std::string& out, int indent, int level) {
   out.append(static_cast<std::size_t>(indent) * static_cast<std::size_t>(level), ' ');
 }
 
+/// The shortest text that reads back as the same number.
+template <typename Number>
+void append_number(std::string& out, Number number) {
+  std::array<char, 32> text;
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), number);
+  out.append(text.data(), end);
+}
+
 bool is_short(const Json& value) {
   return value.array() == nullptr && value.object() == nullptr;
 }
@@ -152,17 +162,22 @@ void append(std::string& out, const Json& value, int indent, int level) {
   } else if (const bool* boolean = value.boolean()) {
     out += *boolean ? "true" : "false";
   } else if (const std::int64_t* integer = value.integer()) {
-    fmt::format_to(std::back_inserter(out), "{}", *integer);
+    append_number(out, *integer);
   } else if (const double* number = value.number()) {
     if (std::isfinite(*number)) {
-      fmt::format_to(std::back_inserter(out), "{}", *number);
+      append_number(out, *number);
     } else {
       out += "null";
     }
   } else if (const std::string* string = value.string()) {
     append_string(out, *string);
   } else if (const Json::Integers* integers = value.integers()) {
-    fmt::format_to(std::back_inserter(out), "[{}]", fmt::join(*integers, ","));
+    out += '[';
+    for (std::size_t i = 0; i < integers->size(); ++i) {
+      if (i > 0) out += ',';
+      append_number(out, (*integers)[i]);
+    }
+    out += ']';
   } else if (const Json::Array* array = value.array()) {
     bool flat = true;
     for (const Json& element : *array) flat = flat && is_short(element);

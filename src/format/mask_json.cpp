@@ -46,7 +46,7 @@ void parse_tuples(const Json* value, const std::string& path, Visit visit) {
   for_each_at(*value, path, kMaxPieces, [&](const Json& element, const std::string& at) {
     const Json::Integers* numbers = element.integers();
     if (numbers == nullptr || numbers->size() != N) fail(ErrorCode::io, "{}: expected an array of {} integers", at, N);
-    for (std::size_t i = 0; i < N; ++i) integer_at(Json((*numbers)[i]), fmt::format("{}[{}]", at, i), kRows);
+    for (std::size_t i = 0; i < N; ++i) integer_at(Json((*numbers)[i]), core::format("{}[{}]", at, i), kRows);
     visit(*numbers);
   });
 }

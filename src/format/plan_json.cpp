@@ -1,7 +1,5 @@
 #include "format/plan_json.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <bit>
 #include <charconv>
@@ -60,7 +58,7 @@ Enum named(Fields& fields, std::string_view key, const std::array<Enum, N>& valu
   std::string known;
   for (const Enum value : values) {
     if (text == to_string(value)) return value;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", to_string(value));
+    known += core::format("{}{}", known.empty() ? "" : ", ", to_string(value));
   }
   fail(ErrorCode::io, "{}: {} is none of {}", fields.path_of(key), printable(text), known);
 }
@@ -133,7 +131,7 @@ NeedSets parse_needs(const Json& value, const std::string& path, std::int64_t ch
     if (none && chunks != 0) fail(ErrorCode::io, "{}: expected {} rows, got none", at, chunks);
     std::int64_t i = 0;
     if (row.array() != nullptr) {
-      for (const Json& runs : *row.array()) parse_row(runs, fmt::format("{}[{}]", at, i), need, b, i), ++i;
+      for (const Json& runs : *row.array()) parse_row(runs, core::format("{}[{}]", at, i), need, b, i), ++i;
     }
     ++b;
   });
@@ -169,7 +167,7 @@ Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us) {
   value.set("proven_optimal", r.proven_optimal).set("method", to_string(r.method));
   value.set("imbalance", plan.imbalance()).set("gap", plan.gap());
   value.set("epsilon", static_cast<double>(r.epsilon_millionths) / 1e6);
-  value.set("seed", fmt::format("{:016x}", r.seed));
+  value.set("seed", core::format("{:016x}", r.seed));
   if (time_us) value.set("time_us", *time_us);
   value.set("assignment", r.assignment).set("loads", r.loads);
   value.set("inbound_chunks", r.inbound).set("outbound_chunks", r.outbound);
@@ -181,7 +179,7 @@ Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us) {
   Json::Array needs;
   for (const NeedSets& need : r.needs) needs.push_back(needs_json(need));
   value.set("needs", std::move(needs));
-  value.set("digest", fmt::format("{:016x}", plan.digest()));
+  value.set("digest", core::format("{:016x}", plan.digest()));
   return value;
 }
 

@@ -8,7 +8,7 @@ void fail_runs(const ColumnPlace& place, const std::vector<RowRun>& runs) {
   constexpr std::size_t shown = 8;
   std::string text;
   for (std::size_t r = 0; r < runs.size() && r < shown; ++r) {
-    text += fmt::format("{}[{}, {})", r == 0 ? "" : ", ", runs[r].begin, runs[r].end);
+    text += core::format("{}[{}, {})", r == 0 ? "" : ", ", runs[r].begin, runs[r].end);
   }
   if (runs.size() > shown) text += ", ...";
   core::fail(ErrorCode::invalid_argument,

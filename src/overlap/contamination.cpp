@@ -141,20 +141,20 @@ void ContaminationCheck::inspect_row(std::int64_t call, std::int64_t b, std::int
     if (partner >= 0) {
       f.kind = Contamination::Kind::swapped;
       f.chunk = std::min(code.chunk, codes[at(partner)].chunk);
-      why = fmt::format("chunks {} and {} of it are in each other's place", f.chunk,
+      why = core::format("chunks {} and {} of it are in each other's place", f.chunk,
                         std::max(code.chunk, codes[at(partner)].chunk));
     } else if (got > due) {
       f.kind = Contamination::Kind::hidden_seen;
       why = "the mask hides them: a boundary is lost";
     } else if (stale > 0) {
       f.kind = Contamination::Kind::previous_call;
-      why = fmt::format("{} columns carry values of the previous call", stale);
+      why = core::format("{} columns carry values of the previous call", stale);
     } else if (got < due) {
       f.kind = Contamination::Kind::missing;
       why = "they carry no value: the chunk was dropped";
     }
     f.text =
-        fmt::format("batch row {}, head {}, row {} saw {} columns of document {} in chunk {}, the mask shows {}; {}", b,
+        core::format("batch row {}, head {}, row {} saw {} columns of document {} in chunk {}, the mask shows {}; {}", b,
                     head, row, got, code.document, code.chunk, due, why);
     find(std::move(f));
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/check.hpp"
 #include "ranks/ranks_support.hpp"
 
 namespace flashmask {
@@ -88,7 +89,7 @@ Draw draw(int64_t step) {
   d.options.keep_keys = random.one_in(3);
   d.options.threads = random.one_in(4) ? 2 : 1;
   d.dtype = static_cast<DType>(random.integer(0, 2));
-  d.text = fmt::format(
+  d.text = core::format(
       "draw {}: {} rows, batch {}, heads {}:{}:{}, dim {}, {}, {} ranks on {} nodes, chunk {}, plan {}, "
       "prune {}, routing {}, order {}, keep {}",
       step, rows, d.shape.batch, d.shape.query_heads, kv_heads, d.mask.shape().heads, d.shape.head_dim,

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
-
 #include "comm/local/world.hpp"
 #include "flashmask/context_parallel.hpp"
 #include "flashmask/dispatch.hpp"

@@ -149,8 +149,8 @@ void LocalCommunicator::await(const WordHandle& handle, const Wait& wait) {
   const std::atomic<std::uint64_t>& w = *handle.word;
   const auto describe = [&] {
     const std::string chunk =
-        wait.tag.chunk < 0 ? "" : fmt::format("chunk {} of batch row {} from ", wait.tag.chunk, wait.tag.batch);
-    return fmt::format("rank {} waits in stage {} for {}rank {} (word {}: expected {}, seen {})", rank_,
+        wait.tag.chunk < 0 ? "" : core::format("chunk {} of batch row {} from ", wait.tag.chunk, wait.tag.batch);
+    return core::format("rank {} waits in stage {} for {}rank {} (word {}: expected {}, seen {})", rank_,
                        to_string(wait.tag.stage), chunk, wait.from, wait.word.index, wait.value,
                        w.load(std::memory_order_acquire));
   };

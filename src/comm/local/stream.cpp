@@ -34,7 +34,7 @@ void LocalStream::enqueue(std::function<void()> work) {
   gate_.changed.notify_all();
   if (!thread_.joinable()) {
     Interleaver* interleaver = world_.options().interleaver;
-    const std::size_t task = interleaver ? interleaver->add_task(fmt::format("rank {} stream {}", rank_, name_)) : 0;
+    const std::size_t task = interleaver ? interleaver->add_task(core::format("rank {} stream {}", rank_, name_)) : 0;
     thread_ = std::jthread([this, task] { run(task); });
   }
 }

@@ -94,7 +94,7 @@ void LocalWorld::block(Gate& gate, std::int32_t rank, const std::function<bool()
 std::string LocalWorld::describe_waits(const std::function<std::string()>& mine) const {
   // Whoever times out first may only be waiting for a rank that itself waits: name every wait, so that the cause is
   // there.
-  std::string text = fmt::format("{} for {} ms", mine(), options_.deadline.count());
+  std::string text = core::format("{} for {} ms", mine(), options_.deadline.count());
   const std::lock_guard lock(waits_mutex_);
   for (const auto* describe : waits_) {
     if (describe != &mine) text += "; meanwhile " + (*describe)();
@@ -146,16 +146,16 @@ std::vector<std::shared_ptr<void>> LocalWorld::exchange(std::int32_t rank, std::
   const auto everybody = [&] { return here->arrived == options_.ranks; };
   if (options_.interleaver) {  // one task at a time: no lock needed to look
     block(rounds_gate_, rank, everybody,
-          [&] { return fmt::format("rank {} waits for every rank in set-up round {}", rank, round); });
+          [&] { return core::format("rank {} waits for every rank in set-up round {}", rank, round); });
   } else {
     std::unique_lock lock(rounds_gate_.mutex);
     if (!rounds_gate_.changed.wait_for(lock, options_.deadline, [&] { return everybody() || cancelled(); })) {
       std::string missing;
       for (std::size_t r = 0; r < ranks; ++r) {
-        if (!here->objects[r]) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", r);
+        if (!here->objects[r]) missing += core::format("{}{}", missing.empty() ? "" : ", ", r);
       }
       lock.unlock();
-      const auto text = fmt::format(
+      const auto text = core::format(
           "rank {} waited {} ms in set-up round {} for rank(s) {}: every rank must make the same set-up calls", rank,
           options_.deadline.count(), round, missing);
       cancel(text);
@@ -177,7 +177,7 @@ std::vector<std::exception_ptr> run_ranks(LocalWorld& world, const std::function
   Interleaver* interleaver = world.options().interleaver;
   std::vector<std::exception_ptr> errors(ranks);
   std::vector<std::size_t> tasks(ranks);
-  for (std::size_t r = 0; interleaver && r < ranks; ++r) tasks[r] = interleaver->add_task(fmt::format("rank {}", r));
+  for (std::size_t r = 0; interleaver && r < ranks; ++r) tasks[r] = interleaver->add_task(core::format("rank {}", r));
   {
     std::vector<std::jthread> threads;
     threads.reserve(ranks);
@@ -189,10 +189,10 @@ std::vector<std::exception_ptr> run_ranks(LocalWorld& world, const std::function
           body(*communicator);
         } catch (const std::exception& e) {
           errors[r] = std::current_exception();
-          world.cancel(fmt::format("rank {}: {}", r, e.what()));
+          world.cancel(core::format("rank {}: {}", r, e.what()));
         } catch (...) {
           errors[r] = std::current_exception();
-          world.cancel(fmt::format("rank {} threw something that is no std::exception", r));
+          world.cancel(core::format("rank {} threw something that is no std::exception", r));
         }
         if (interleaver) interleaver->end();
       });

@@ -32,7 +32,7 @@ class FileStore final : public Store {
     check_value(key, value.size());
     static std::atomic<std::int64_t> serial{0};
     const fs::path target = path(key);
-    const fs::path beside = target.string() + fmt::format(".{}.{}.new", ::getpid(), serial.fetch_add(1));
+    const fs::path beside = target.string() + core::format(".{}.{}.new", ::getpid(), serial.fetch_add(1));
     {
       std::ofstream out(beside, std::ios::binary);
       out.write(reinterpret_cast<const char*>(value.data()), static_cast<std::streamsize>(value.size()));
@@ -72,7 +72,7 @@ class FileStore final : public Store {
     for (const char c : text) {
       const bool plain =
           (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
-      out += plain ? std::string(1, c) : fmt::format("_{:02x}", static_cast<unsigned char>(c));
+      out += plain ? std::string(1, c) : core::format("_{:02x}", static_cast<unsigned char>(c));
     }
     return out;
   }

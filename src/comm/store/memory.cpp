@@ -65,9 +65,9 @@ std::shared_ptr<Store> make_memory_store() {
 std::vector<Bytes> all_gather(Store& store, std::string_view name, std::int32_t rank, std::int32_t ranks,
                               std::span<const std::byte> mine, std::chrono::milliseconds deadline) {
   core::check(rank >= 0 && rank < ranks, "rank = {}: allowed are 0 to {}", rank, ranks - 1);
-  store.set(fmt::format("{}/{}", name, rank), mine);
+  store.set(core::format("{}/{}", name, rank), mine);
   std::vector<Bytes> all;
-  for (std::int32_t r = 0; r < ranks; ++r) all.push_back(store.get(fmt::format("{}/{}", name, r), deadline));
+  for (std::int32_t r = 0; r < ranks; ++r) all.push_back(store.get(core::format("{}/{}", name, r), deadline));
   return all;
 }
 

@@ -199,7 +199,7 @@ class Server final : public TcpServer {
       if (c.waits_for && now >= c.wait_end) {
         c.out +=
             wire::reply(wire::Status::timeout,
-                        fmt::format("nobody set key {} within {} ms: is every rank running?", *c.waits_for, c.wait_ms));
+                        core::format("nobody set key {} within {} ms: is every rank running?", *c.waits_for, c.wait_ms));
         c.waits_for.reset();
         flush(c);
       }
