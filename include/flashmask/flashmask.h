@@ -4,7 +4,7 @@
  *
  * Every function returns a status; on anything but FLASHMASK_OK, flashmask_last_error() of the same thread says which
  * argument, which value, what is allowed. No exception crosses this boundary and nothing is printed.
- * Out-parameters are written only on success. All pointers are host memory. */
+ * Out-parameters are written only on success. All pointers are host memory, except in the sm90 section. */
 #ifndef FLASHMASK_FLASHMASK_H
 #define FLASHMASK_FLASHMASK_H
 
@@ -168,6 +168,67 @@ typedef struct flashmask_backward_arguments {
 
 FLASHMASK_API flashmask_status flashmask_forward(const flashmask_forward_arguments* arguments);
 FLASHMASK_API flashmask_status flashmask_backward(const flashmask_backward_arguments* arguments);
+
+/* ---- sm90: Hopper GPUs ------------------------------------------------------------------------------------------ */
+/* Tensors, mask vectors and workspaces are device memory; `stream` is a cudaStream_t. Calls validate, then queue their
+ * work on the stream: no allocation, no synchronisation, legal under graph capture, unless said otherwise. Without CUDA
+ * in the build every function of this section returns FLASHMASK_UNSUPPORTED. dtype: FLASHMASK_F16 or FLASHMASK_BF16. */
+
+/* The fastest tile of the forward for a mask (NULL: the default tile), and the tile of the backward. */
+FLASHMASK_API flashmask_status flashmask_sm90_forward_tile(const flashmask_mask* mask, int64_t head_dim,
+                                                           int32_t* block_m, int32_t* block_n);
+FLASHMASK_API flashmask_status flashmask_sm90_backward_tile(int32_t* block_m, int32_t* block_n);
+
+/* A mask on the device, classified for one tile, used by any number of heads, layers and calls. Create allocates. */
+typedef struct flashmask_device_mask flashmask_device_mask;
+FLASHMASK_API flashmask_status flashmask_device_mask_create(flashmask_mask_shape shape, int32_t block_m,
+                                                            int32_t block_n, flashmask_device_mask** mask);
+/* From four device vectors [batch][heads][columns] of any int32 values; a NULL vector hides nothing. They must stay
+ * until the stream has passed this call. */
+FLASHMASK_API flashmask_status flashmask_device_mask_refill(flashmask_device_mask* mask, const int32_t* lts,
+                                                            const int32_t* lte, const int32_t* uts, const int32_t* ute,
+                                                            void* stream);
+/* Accepts NULL. No call that uses the mask may be in flight. */
+FLASHMASK_API void flashmask_device_mask_destroy(flashmask_device_mask* mask);
+
+typedef struct flashmask_sm90_forward_arguments {
+  size_t struct_size;
+  flashmask_attention_shape shape;
+  const flashmask_device_mask* mask;
+  int32_t dtype;
+  flashmask_tensor q, k, v, out;
+  float* lse;
+  float scale;     /* 0: 1 / sqrt(head_dim) */
+  void* workspace; /* prepared once; one per stream in flight */
+  void* stream;
+  int32_t grid; /* CTAs; 0: one per multiprocessor */
+} flashmask_sm90_forward_arguments;
+
+typedef struct flashmask_sm90_backward_arguments {
+  size_t struct_size;
+  flashmask_attention_shape shape;
+  const flashmask_device_mask* mask; /* of the backward's tile */
+  int32_t dtype;
+  flashmask_tensor q, k, v, out, dout;
+  const float* lse;
+  flashmask_tensor dq, dk, dv;
+  float scale;
+  void* workspace; /* 256-byte aligned; needs no preparation */
+  void* stream;
+  int32_t deterministic; /* 1: bitwise equal from run to run */
+} flashmask_sm90_backward_arguments;
+
+FLASHMASK_API flashmask_status flashmask_sm90_forward_workspace_bytes(size_t* bytes);
+/* Queues the initialisation of a forward workspace, once before its first use. */
+FLASHMASK_API flashmask_status flashmask_sm90_prepare_workspace(void* workspace, void* stream);
+/* Synchronises the stream; FLASHMASK_TIMEOUT, naming the wait, if a kernel that used the workspace gave up waiting. */
+FLASHMASK_API flashmask_status flashmask_sm90_check_workspace(const void* workspace, void* stream);
+FLASHMASK_API flashmask_status flashmask_sm90_forward(const flashmask_sm90_forward_arguments* arguments);
+
+FLASHMASK_API flashmask_status flashmask_sm90_backward_workspace_bytes(flashmask_attention_shape shape,
+                                                                       flashmask_mask_shape mask, int32_t deterministic,
+                                                                       size_t* bytes);
+FLASHMASK_API flashmask_status flashmask_sm90_backward(const flashmask_sm90_backward_arguments* arguments);
 
 #ifdef __cplusplus
 }

@@ -1,42 +1,14 @@
 #include "flashmask/attention.hpp"
 
-#include <algorithm>
-
 #include "capi/boundary.hpp"
+#include "capi/convert.hpp"
 #include "capi/handles.hpp"
 
 namespace flashmask::capi {
 namespace {
 
-DType dtype_of(std::int32_t dtype) {
-  switch (dtype) {
-    case FLASHMASK_F32:
-      return DType::f32;
-    case FLASHMASK_F16:
-      return DType::f16;
-    case FLASHMASK_BF16:
-      return DType::bf16;
-  }
-  core::fail(ErrorCode::invalid_argument,
-             "dtype is {}: expected FLASHMASK_F32 (0), FLASHMASK_F16 (1) or FLASHMASK_BF16 (2)", dtype);
-}
-
-AttentionShape shape_of(const flashmask_attention_shape& s) {
-  return {s.batch, s.rows, s.columns, s.query_heads, s.kv_heads, s.head_dim};
-}
-
-MutableTensorView tensor_of(const flashmask_tensor& t, DType dtype) {
-  MutableTensorView view{t.data, dtype, {}};
-  std::copy_n(t.strides, 4, view.strides.begin());
-  return view;
-}
-
 MaskArgument mask_of(const flashmask_mask* mask, const flashmask_tile_map* map) {
   return {&required(mask, "mask").value, map == nullptr ? nullptr : &map->value};
-}
-
-std::optional<float> scale_of(float scale) {
-  return scale == 0.0F ? std::nullopt : std::optional(scale);
 }
 
 }  // namespace

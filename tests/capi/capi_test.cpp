@@ -139,4 +139,35 @@ TEST(CApi, status_names_are_stable) {
   EXPECT_STREQ(flashmask_status_name(99), "unknown");
 }
 
+#if defined(FLASHMASK_HAS_CUDA)
+TEST(CApiSm90, tiles_and_workspaces_are_told_without_a_device) {
+  std::int32_t block_m = 0, block_n = 0;
+  ASSERT_EQ(flashmask_sm90_forward_tile(nullptr, 128, &block_m, &block_n), FLASHMASK_OK) << flashmask_last_error();
+  EXPECT_EQ(block_m, 192);
+  EXPECT_EQ(block_n, 80);
+  std::size_t bytes = 0;
+  ASSERT_EQ(flashmask_sm90_forward_workspace_bytes(&bytes), FLASHMASK_OK);
+  EXPECT_GT(bytes, 0U);
+  expect_refusal(flashmask_sm90_forward_tile(nullptr, 129, &block_m, &block_n), FLASHMASK_INVALID_ARGUMENT, "head_dim");
+  flashmask_sm90_forward_arguments arguments{};
+  expect_refusal(flashmask_sm90_forward(&arguments), FLASHMASK_INVALID_ARGUMENT, "struct_size");
+  arguments.struct_size = sizeof arguments;
+  expect_refusal(flashmask_sm90_forward(&arguments), FLASHMASK_INVALID_ARGUMENT, "mask");
+}
+#else
+TEST(CApiSm90, a_build_without_cuda_refuses_by_name) {
+  std::int32_t block_m = -1, block_n = -1;
+  expect_refusal(flashmask_sm90_forward_tile(nullptr, 128, &block_m, &block_n), FLASHMASK_UNSUPPORTED, "without CUDA");
+  EXPECT_EQ(block_m, -1);
+  flashmask_device_mask* mask = nullptr;
+  expect_refusal(flashmask_device_mask_create({1, 1, 8, 8}, 192, 80, &mask), FLASHMASK_UNSUPPORTED, "FLASHMASK_CUDA");
+  EXPECT_EQ(mask, nullptr);
+  flashmask_device_mask_destroy(nullptr);
+  flashmask_sm90_forward_arguments forward{};
+  expect_refusal(flashmask_sm90_forward(&forward), FLASHMASK_UNSUPPORTED, "without CUDA");
+  flashmask_sm90_backward_arguments backward{};
+  expect_refusal(flashmask_sm90_backward(&backward), FLASHMASK_UNSUPPORTED, "without CUDA");
+}
+#endif
+
 }  // namespace

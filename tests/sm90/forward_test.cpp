@@ -1,8 +1,10 @@
 // The forward kernel's decisions that need no GPU: tile shapes, order of tickets, text of a failed wait.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "flashmask/builders.hpp"
 #include "flashmask/error.hpp"
@@ -65,6 +67,21 @@ TEST(Ticket, every_row_tile_of_every_head_is_drawn_once_and_the_heavy_ones_go_ah
           }
           ASSERT_EQ(seen.size(), static_cast<std::size_t>(units) * static_cast<std::size_t>(tiles));
         }
+}
+
+TEST(LocalFirst, the_three_windows_visit_every_block_once_and_local_ones_first) {
+  for (const std::int32_t first : {0, 3, 10})
+    for (const std::int32_t end : {first, first + 4, 40}) {
+      std::vector<int> visits(40, 0);
+      for (std::int32_t pass = 0; pass < 3; ++pass) {
+        const forward_pass::BlockWindow window = forward_pass::local_first_window(pass, first, end);
+        for (std::int32_t block = window.first; block < std::min(window.end, 40); ++block) {
+          ++visits[static_cast<std::size_t>(block)];
+          EXPECT_EQ(pass == 0, block >= first && block < end);
+        }
+      }
+      for (const int count : visits) EXPECT_EQ(count, 1);
+    }
 }
 
 }  // namespace

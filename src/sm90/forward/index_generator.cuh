@@ -53,21 +53,16 @@ __device__ __forceinline__ std::int32_t count_blocks(const Run* runs, std::int32
   return __reduce_add_sync(0xFFFFFFFFU, blocks);
 }
 
-/// Column blocks that one pass over the runs visits.
-struct BlockWindow {
-  std::int32_t first, end;
-};
+template <ForwardConfig C>
+inline constexpr std::int32_t window_passes = C.waits_for_chunks ? 3 : 1;
 
-/// With context parallelism the local blocks come first, so that remote chunks have the time of these to arrive: local,
-/// right of them, left of them. Else one pass over all.
+/// What pass `pass` visits: everything at once, or local blocks first.
 template <ForwardConfig C>
 __device__ __forceinline__ BlockWindow window_of(const ForwardParameters& p, std::int32_t pass) {
-  constexpr std::int32_t no_end = 0x7FFFFFFF;
-  if constexpr (!C.waits_for_chunks) {
-    return {0, no_end};
+  if constexpr (C.waits_for_chunks) {
+    return local_first_window(pass, p.progress.first_local_block, p.progress.end_local_block);
   } else {
-    const std::int32_t first = p.progress.first_local_block, end = p.progress.end_local_block;
-    return pass == 0 ? BlockWindow{first, end} : pass == 1 ? BlockWindow{end, no_end} : BlockWindow{0, first};
+    return {0, 0x7FFFFFFF};
   }
 }
 
@@ -106,7 +101,7 @@ __device__ __forceinline__ void queue_row_tile(const ForwardParameters& p, Queue
   queue.write_header(item, blocks);
   std::int32_t filled = 0;
 #pragma unroll 1
-  for (std::int32_t pass = 0; pass < (C.waits_for_chunks ? 3 : 1); ++pass) {
+  for (std::int32_t pass = 0; pass < window_passes<C>; ++pass) {
     const BlockWindow window = window_of<C>(p, pass);
 #pragma unroll 1
     for (std::int32_t r = count - 1; r >= 0; --r) {

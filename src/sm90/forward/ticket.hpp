@@ -30,4 +30,18 @@ FLASHMASK_HOST_DEVICE constexpr TicketPlace place_of(std::int32_t ticket, std::i
   return {start + in_section % width, first + in_section / width};
 }
 
+/// Column blocks [first, end) that one pass over the runs of a row tile visits.
+struct BlockWindow {
+  std::int32_t first, end;
+};
+
+/// With context parallelism the local blocks come first, so that remote chunks have the time of these to arrive: pass 0
+/// local, pass 1 right of them, pass 2 left of them.
+FLASHMASK_HOST_DEVICE constexpr BlockWindow local_first_window(std::int32_t pass, std::int32_t first_local,
+                                                               std::int32_t end_local) {
+  constexpr std::int32_t no_end = 0x7FFFFFFF;
+  if (pass == 0) return {first_local, end_local};
+  return pass == 1 ? BlockWindow{end_local, no_end} : BlockWindow{0, first_local};
+}
+
 }  // namespace flashmask::sm90::forward_pass

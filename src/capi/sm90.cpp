@@ -1,0 +1,128 @@
+// The sm90 section of the C ABI in a build with CUDA.
+#include "flashmask/sm90.hpp"
+
+#include "capi/boundary.hpp"
+#include "capi/convert.hpp"
+#include "capi/handles.hpp"
+
+struct flashmask_device_mask {
+  flashmask::sm90::DeviceMask value;
+  flashmask::MaskShape shape;
+};
+
+namespace {
+
+using namespace flashmask::capi;
+namespace sm90 = flashmask::sm90;
+
+flashmask::MaskShape mask_shape_of(const flashmask_mask_shape& s) {
+  return {s.batch, s.heads, s.rows, s.columns};
+}
+
+}  // namespace
+
+extern "C" {
+
+flashmask_status flashmask_sm90_forward_tile(const flashmask_mask* mask, int64_t head_dim, int32_t* block_m,
+                                             int32_t* block_n) {
+  return guarded([&] {
+    const flashmask::TileShape tile =
+        mask == nullptr ? sm90::forward_tile(head_dim) : sm90::choose_forward_tile(mask->value, head_dim);
+    required(block_m, "block_m") = tile.block_m;
+    required(block_n, "block_n") = tile.block_n;
+  });
+}
+
+flashmask_status flashmask_sm90_backward_tile(int32_t* block_m, int32_t* block_n) {
+  return guarded([&] {
+    const flashmask::TileShape tile = sm90::backward_tile();
+    required(block_m, "block_m") = tile.block_m;
+    required(block_n, "block_n") = tile.block_n;
+  });
+}
+
+flashmask_status flashmask_device_mask_create(flashmask_mask_shape shape, int32_t block_m, int32_t block_n,
+                                              flashmask_device_mask** mask) {
+  return guarded([&] {
+    flashmask_device_mask*& out = required(mask, "mask");
+    const flashmask::MaskShape s = mask_shape_of(shape);
+    out = new flashmask_device_mask{sm90::DeviceMask(s, {block_m, block_n}), s};
+  });
+}
+
+flashmask_status flashmask_device_mask_refill(flashmask_device_mask* mask, const int32_t* lts, const int32_t* lte,
+                                              const int32_t* uts, const int32_t* ute, void* stream) {
+  return guarded([&] {
+    flashmask_device_mask& m = required(mask, "mask");
+    m.value.refill({lts, lte, uts, ute, m.shape}, stream);
+  });
+}
+
+void flashmask_device_mask_destroy(flashmask_device_mask* mask) {
+  delete mask;
+}
+
+flashmask_status flashmask_sm90_forward_workspace_bytes(size_t* bytes) {
+  return guarded([&] { required(bytes, "bytes") = sm90::forward_workspace_bytes(); });
+}
+
+flashmask_status flashmask_sm90_prepare_workspace(void* workspace, void* stream) {
+  return guarded([&] { sm90::prepare_workspace(workspace, stream); });
+}
+
+flashmask_status flashmask_sm90_check_workspace(const void* workspace, void* stream) {
+  return guarded([&] { sm90::check_workspace(workspace, stream); });
+}
+
+flashmask_status flashmask_sm90_forward(const flashmask_sm90_forward_arguments* arguments) {
+  return guarded([&] {
+    const auto a = sized_copy(arguments, "arguments");
+    const auto dtype = dtype_of(a.dtype);
+    sm90::ForwardArguments f;
+    f.shape = shape_of(a.shape);
+    f.map = &required(a.mask, "mask").value.view();
+    f.q = tensor_of(a.q, dtype);
+    f.k = tensor_of(a.k, dtype);
+    f.v = tensor_of(a.v, dtype);
+    f.out = tensor_of(a.out, dtype);
+    f.lse = a.lse;
+    f.scale = scale_of(a.scale);
+    f.workspace = a.workspace;
+    f.stream = a.stream;
+    f.grid = a.grid;
+    sm90::forward(f);
+  });
+}
+
+flashmask_status flashmask_sm90_backward_workspace_bytes(flashmask_attention_shape shape, flashmask_mask_shape mask,
+                                                         int32_t deterministic, size_t* bytes) {
+  return guarded([&] {
+    required(bytes, "bytes") = sm90::backward_workspace_bytes(shape_of(shape), mask_shape_of(mask), deterministic != 0);
+  });
+}
+
+flashmask_status flashmask_sm90_backward(const flashmask_sm90_backward_arguments* arguments) {
+  return guarded([&] {
+    const auto a = sized_copy(arguments, "arguments");
+    const auto dtype = dtype_of(a.dtype);
+    sm90::BackwardArguments b;
+    b.shape = shape_of(a.shape);
+    b.map = &required(a.mask, "mask").value.view();
+    b.q = tensor_of(a.q, dtype);
+    b.k = tensor_of(a.k, dtype);
+    b.v = tensor_of(a.v, dtype);
+    b.out = tensor_of(a.out, dtype);
+    b.dout = tensor_of(a.dout, dtype);
+    b.lse = a.lse;
+    b.dq = tensor_of(a.dq, dtype);
+    b.dk = tensor_of(a.dk, dtype);
+    b.dv = tensor_of(a.dv, dtype);
+    b.scale = scale_of(a.scale);
+    b.workspace = a.workspace;
+    b.stream = a.stream;
+    b.deterministic = a.deterministic != 0;
+    sm90::backward(b);
+  });
+}
+
+}  // extern "C"

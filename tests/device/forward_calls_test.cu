@@ -1,0 +1,207 @@
+// Forward calls as programs make them: again and again, on two streams, in graphs, while remote chunks still arrive.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "device/forward_problem.cuh"
+#include "flashmask/error.hpp"
+#include "sm90/ptx/fence.cuh"
+
+namespace flashmask::device {
+namespace {
+
+/// A call whose tensors stay, to be launched again and again.
+struct Call {
+  Problem problem;
+  Inputs<__nv_bfloat16> in;
+  DeviceTensor<__nv_bfloat16> out;
+  DeviceBuffer<float> lse;
+  DeviceMaskVectors vectors;
+  sm90::DeviceTileMap map;
+  Workspace workspace;
+  sm90::ForwardArguments arguments;
+
+  explicit Call(const Problem& p)
+      : problem(p),
+        in(p),
+        out(p.shape.batch, p.shape.rows, p.shape.query_heads, p.shape.head_dim, p.layout),
+        lse(p.shape.batch * p.shape.query_heads * p.shape.rows),
+        vectors(p.mask.view()),
+        map(make_map(p)) {
+    fill_map(map, vectors);
+    require(cudaDeviceSynchronize(), "refill");
+    arguments.shape = p.shape, arguments.map = &map.view(), arguments.grid = p.grid;
+    arguments.q = in.q.view(), arguments.k = in.k.view(), arguments.v = in.v.view();
+    arguments.out = out.mutable_view(), arguments.lse = lse.data(), arguments.workspace = workspace.bytes.data();
+  }
+  void poison() { out.poison(), lse.poison(); }
+  Result result() {
+    sm90::check_workspace(workspace.bytes.data(), arguments.stream);
+    const std::vector<float> raw = lse.download();
+    return {out.download(), {raw.begin(), raw.end()}};
+  }
+};
+
+void expect_same(const Result& a, const Result& b) {
+  EXPECT_TRUE(a.out == b.out);
+  EXPECT_TRUE(a.lse == b.lse);
+}
+
+Problem documents(std::int64_t n, std::int64_t heads = 4) {
+  return {{1, n, n, heads, heads, 128}, named("share_question", n)};
+}
+
+TEST(Forward, repeats_are_bitwise_equal) {
+  Call call(documents(1500));
+  sm90::forward(call.arguments);
+  const Result first = call.result();
+  for (int i = 0; i < 100; ++i) {
+    call.poison();
+    sm90::forward(call.arguments);
+    expect_same(call.result(), first);
+  }
+}
+
+TEST(Forward, two_streams_at_once_equal_serial_calls) {
+  Call a(documents(1500)), b({{2, 900, 900, 8, 2, 64}, named("causal", 900, 900, 2)});
+  sm90::forward(a.arguments);
+  const Result serial_a = a.result();
+  sm90::forward(b.arguments);
+  const Result serial_b = b.result();
+  cudaStream_t streams[2];
+  for (cudaStream_t& s : streams) require(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "cudaStreamCreate");
+  a.poison(), b.poison();
+  require(cudaDeviceSynchronize(), "poison");
+  a.arguments.stream = streams[0], b.arguments.stream = streams[1];
+  for (int i = 0; i < 50; ++i) sm90::forward(a.arguments), sm90::forward(b.arguments);
+  expect_same(a.result(), serial_a);
+  expect_same(b.result(), serial_b);
+  for (const cudaStream_t s : streams) cudaStreamDestroy(s);
+}
+
+TEST(Cases, A32_a_captured_graph_follows_a_mask_refilled_in_place) {
+  const std::int64_t n = 16;
+  const masks::Packing one({masks::Document{16}}), three({masks::Document{5}, masks::Document{5}, masks::Document{6}});
+  Call call({{1, n, n, 2, 2, 128}, masks::causal_document({1, 1, n, n}, one)});
+  Call other({{1, n, n, 2, 2, 128}, masks::causal_document({1, 1, n, n}, three)});
+  sm90::forward(call.arguments), sm90::forward(other.arguments);
+  const Result want_one = call.result(), want_three = other.result();
+  cudaStream_t stream;
+  require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  call.arguments.stream = stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "begin capture");
+  fill_map(call.map, call.vectors, stream);
+  sm90::forward(call.arguments);
+  require(cudaStreamEndCapture(stream, &graph), "end capture");
+  require(cudaGraphInstantiate(&executable, graph, 0), "instantiate");
+  for (const bool changed : {false, true, false}) {
+    const MaskView view = changed ? other.problem.mask.view() : call.problem.mask.view();
+    for (const auto& [to, from] : {std::pair{call.vectors.lts.data(), view.lts},
+                                   {call.vectors.lte.data(), view.lte},
+                                   {call.vectors.uts.data(), view.uts},
+                                   {call.vectors.ute.data(), view.ute}}) {
+      require(cudaMemcpy(to, from, n * sizeof(std::int32_t), cudaMemcpyHostToDevice), "cudaMemcpy");
+    }
+    call.poison();
+    require(cudaDeviceSynchronize(), "poison");
+    require(cudaGraphLaunch(executable, stream), "replay");
+    expect_same(call.result(), changed ? want_three : want_one);
+  }
+  cudaGraphExecDestroy(executable), cudaGraphDestroy(graph), cudaStreamDestroy(stream);
+}
+
+/// Brings chunks of K and V one after another, last chunk first, each some time after the one before.
+__global__ void fake_producer(const __nv_bfloat16* k, const __nv_bfloat16* v, __nv_bfloat16* to_k, __nv_bfloat16* to_v,
+                              std::int64_t chunk_elements, std::int64_t elements, std::uint64_t* words, int chunks,
+                              std::uint64_t epoch) {
+  for (int chunk = chunks - 1; chunk >= 0; --chunk) {
+    for (int i = 0; i < 20; ++i) __nanosleep(1000);
+    const std::int64_t begin = chunk * chunk_elements, end = min(begin + chunk_elements, elements);
+    for (std::int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) to_k[i] = k[i], to_v[i] = v[i];
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0) sm90::ptx::store_release_system(words + chunk, epoch);
+  }
+}
+
+TEST(Forward, waits_for_the_chunk_of_every_block) {
+  const std::int64_t n = 2000, chunk = 300, chunks = (n + chunk - 1) / chunk;
+  Problem p{{1, n, n, 4, 2, 128}, named("causal_document", n)};
+  p.grid = 64;  // the producer needs room beside the kernel
+  Call call(p);
+  sm90::forward(call.arguments);
+  const Result want = call.result();
+  DeviceTensor<__nv_bfloat16> k(1, n, 2, 128), v(1, n, 2, 128);
+  const DeviceBuffer<std::uint64_t> words(std::vector<std::uint64_t>(static_cast<std::size_t>(chunks), 0));
+  call.arguments.k = k.view(), call.arguments.v = v.view();
+  call.arguments.arrival = sm90::ChunkArrival{words.data(), 0, chunk, 5000};
+  sm90::forward(call.arguments);  // epoch 0 is there already; loads both kernels before anything waits
+  fake_producer<<<1, 256>>>(k.data(), v.data(), k.data(), v.data(), 0, 0, words.data(), 0, 0);
+  require(cudaDeviceSynchronize(), "preload");
+  cudaStream_t stream;
+  require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  for (std::uint64_t epoch = 1; epoch <= 10; ++epoch) {
+    k.poison(), v.poison(), call.poison();
+    require(cudaDeviceSynchronize(), "poison");
+    call.arguments.arrival->epoch = epoch;
+    sm90::forward(call.arguments);
+    fake_producer<<<1, 256, 0, stream>>>(call.in.k.data(), call.in.v.data(), k.data(), v.data(), chunk * 2 * 128,
+                                         n * 2 * 128, words.data(), static_cast<int>(chunks), epoch);
+    const Result got = call.result();
+    if (epoch > 1) {  // another order of the blocks rounds differently
+      for (std::size_t i = 0; i < got.out.size(); ++i) ASSERT_NEAR(got.out[i], want.out[i], 0.04) << i;
+      for (std::size_t i = 0; i < got.lse.size(); ++i) ASSERT_NEAR(got.lse[i], want.lse[i], 1e-4) << i;
+    } else {
+      expect_same(got, want);
+    }
+    call.arguments.arrival->first_local_column = 1200, call.arguments.arrival->end_local_column = 1800;
+  }
+  cudaStreamDestroy(stream);
+}
+
+TEST(Forward, a_chunk_that_never_comes_is_named_within_the_deadline) {
+  const std::int64_t n = 1000;
+  Call call({{1, n, n, 2, 2, 128}, named("full", n)});
+  const DeviceBuffer<std::uint64_t> words(std::vector<std::uint64_t>{1, 1, 0, 1});
+  call.arguments.arrival = sm90::ChunkArrival{words.data(), 1, 256, 50};
+  sm90::forward(call.arguments);
+  try {
+    call.result();
+    FAIL() << "the missing chunk went unnoticed";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::timeout);
+    EXPECT_NE(std::string(e.what()).find("chunk 2"), std::string::npos) << e.what();
+  }
+  sm90::prepare_workspace(call.workspace.bytes.data(), nullptr);
+  call.arguments.arrival.reset();
+  sm90::forward(call.arguments);
+  call.result();  // the workspace is whole again
+}
+
+TEST(Validate, names_what_is_wrong) {
+  Call call(documents(300));
+  const auto text = [&](auto&& change) {
+    sm90::ForwardArguments a = call.arguments;
+    change(a);
+    try {
+      sm90::validate(a);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(text([](auto&) {}), "");
+  EXPECT_NE(text([](auto& a) { a.shape.head_dim = 100; }).find("head_dim"), std::string::npos);
+  EXPECT_NE(text([](auto& a) { a.shape.kv_heads = 3; }).find("kv_heads"), std::string::npos);
+  EXPECT_NE(text([](auto& a) { a.shape.rows = 301; }).find("301"), std::string::npos);
+  EXPECT_NE(text([](auto& a) { a.workspace = nullptr; }).find("workspace"), std::string::npos);
+  EXPECT_NE(text([](auto& a) { a.scale = -1.0F; }).find("scale"), std::string::npos);
+  EXPECT_NE(text([](auto& a) { a.k.data = nullptr; }).find("k is null"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace flashmask::device
