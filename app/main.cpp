@@ -65,7 +65,11 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    const int exit_code = run(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {  // a full disk must not pass for success
+      return complain("standard output: cannot write", app::kBadInput);
+    }
+    return exit_code;
   } catch (const Error& error) {
     return complain(error.what(), exit_code_of(error.code()));
   } catch (const std::bad_alloc&) {

@@ -60,7 +60,10 @@ void check_fits(const std::string& builder, const format::Workload& workload) {
 
 NamedMask build_workload(const MaskRequest& request, const std::string& source) {
   // The tokens of a workload are the columns; rows are the last of them.
-  const std::int64_t tokens = request.columns.value_or(request.rows.value_or(0));
+  const std::optional<std::int64_t> asked = request.columns ? request.columns : request.rows;
+  check(!asked || *asked > 0, "{} 0 with workload {}: expected at least 1 token; leave it out for the workload's own",
+        request.columns ? "--columns" : "--rows", source);
+  const std::int64_t tokens = asked.value_or(0);
   format::Workload workload =
       format::load_workload(source, {.rows = tokens, .batch = request.batch, .seed = request.seed});
   masks::BuilderOptions options = options_of(request);
@@ -158,6 +161,7 @@ void add_mask_options(CLI::App& command, MaskRequest& request) {
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str()
       ->group(sizes);
+  for (const char* size : {"--rows", "--columns", "--batch", "--mask-heads"}) import->excludes(size);  // the file's own
   add_details(command, request);
 }
 

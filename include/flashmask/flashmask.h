@@ -2,8 +2,8 @@
  * with a C foreign-function interface. It is versioned and only grows: structs carry their size, functions never
  * change.
  *
- * Every function returns a status; on anything but FLASHMASK_OK, flashmask_last_error() of the same thread says which
- * argument, which value, what is allowed. No exception crosses this boundary and nothing is printed.
+ * Every function that can fail returns a status; on anything but FLASHMASK_OK, flashmask_last_error() of the same
+ * thread says which argument, which value, what is allowed. No exception crosses this boundary and nothing is printed.
  * Out-parameters are written only on success. All pointers are host memory, except in the sm90 section. */
 #ifndef FLASHMASK_FLASHMASK_H
 #define FLASHMASK_FLASHMASK_H
@@ -150,7 +150,7 @@ typedef struct flashmask_forward_arguments {
   flashmask_tensor q, k, v, out;
   float* lse;      /* contiguous [batch][query_heads][rows], natural logarithm */
   float scale;     /* 0: 1 / sqrt(head_dim) */
-  int32_t threads; /* 0: one per core */
+  int32_t threads; /* 0: FLASHMASK_THREADS of the environment, else one per core */
 } flashmask_forward_arguments;
 
 typedef struct flashmask_backward_arguments {

@@ -89,7 +89,7 @@ masks::BuilderOptions builder_options(const Workload& workload) {
     documents = documents || !row.documents.empty();
     tree = tree || !row.tree.empty();
   }
-  if (!documents) options.documents.lists.clear();
+  if (tree && !documents) options.documents.lists.clear();  // all padding is a packing too, not the default one
   if (!tree) options.trees.clear();
   return options;
 }

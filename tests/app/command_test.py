@@ -272,6 +272,10 @@ class BadInput(unittest.TestCase):
         (["run", "--rows", "100", "--workload", "pack:8192"], "8192"),
         (["run", "--mask", "prefix_tree", "--workload", "equal:3"], "--mask prefix_tree needs trees"),
         (["run", "--mask", "document", "--workload", "tree:2,2,16"], "--mask document needs documents"),
+        (["mask", "--workload", "histogram", "--rows", "0"], "--rows 0 with workload histogram"),
+        (["mask", "--workload", "equal:2", "--columns", "0"], "--columns 0 with workload equal:2"),
+        (["mask", "--import", "x", "--rows", "4"], "--rows"),
+        (["mask", "--import", "x", "--batch", "2"], "--batch"),
         (["run", "--seed", "-1"], "--seed"),
         (["run", "--threads", "-2"], "--threads"),
         (["run", "--unknown"], "--unknown"),
@@ -297,6 +301,12 @@ class BadInput(unittest.TestCase):
             self.assertIn(part, error, arguments)
             self.assertTrue(error.startswith("flashmask: error: "), error)
             self.assertEqual(out, "", arguments)
+
+    def test_lost_standard_output_is_no_success(self):
+        for arguments in (["mask", "--mask", "causal", "--rows", "8"], ["plan", "--loads", "1,2", "--ranks", "2"], ["--help"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([BINARY, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (2, "flashmask: error: standard output: cannot write\n"))
 
     def test_bad_files_are_named_with_the_place(self):
         cases = [

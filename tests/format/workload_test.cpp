@@ -154,6 +154,16 @@ TEST(WorkloadFile, lengths_may_be_bare_or_objects_and_padding_is_explicit) {
   EXPECT_EQ(mask.row_counts(0, 0), (std::vector<std::int64_t>{4, 4, 4, 4, 3, 3, 3, 0, 0, 0}));
 }
 
+TEST(WorkloadFile, a_batch_row_of_padding_alone_is_dead) {
+  const std::string head = R"({"format":"flashmask.workload","version":1,"rows":4,"mask":")";
+  for (const char* row : {R"({"documents":[],"padding":4})", R"({"padding":4})", R"({"documents":[0],"padding":4})"}) {
+    for (const char* name : {"causal_document", "document", "share_question", "prefix_lm_document"}) {
+      const Workload workload = parse_workload(head + name + R"(","batch":[)" + row + "]}", "t");
+      EXPECT_EQ(masks::build(workload.mask, builder_options(workload)).visible_cells(), 0) << name << row;
+    }
+  }
+}
+
 TEST(WorkloadFile, errors_name_the_place_the_value_and_what_is_allowed) {
   const auto error = [](const std::string& members) {
     return error_of(
