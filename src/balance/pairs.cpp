@@ -105,6 +105,24 @@ bool PairSearch<Key>::sidestep(std::size_t hot, Budget& budget) {
       return true;
     }
   }
+  return shuffle(hot, budget);
+}
+
+/// Changes what two other ranks hold without overloading them, so that `hot` finds new partners.
+template <typename Key>
+bool PairSearch<Key>::shuffle(std::size_t hot, Budget& budget) {
+  const std::size_t ranks = capacity_.size();
+  for (int attempt = 0; attempt < 48; ++attempt) {
+    const std::size_t x = random_.below(ranks), y = random_.below(ranks);
+    if (x == y || x == hot || y == hot || excess(x) > 0 || excess(y) > 0) continue;
+    if (!budget.take()) return false;
+    Exchange exchange;
+    if (cache_.best_exchange(static_cast<std::int64_t>(x), static_cast<std::int64_t>(y), excess(x), -excess(y),
+                             kSideChoices, exchange) == 0) {
+      apply(x, y, exchange);
+      return true;
+    }
+  }
   return false;
 }
 

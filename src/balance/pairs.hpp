@@ -30,6 +30,7 @@ class PairSearch {
   bool improve(std::size_t hot, Budget& budget);
   bool try_pair(std::size_t hot, std::size_t cold);
   bool sidestep(std::size_t hot, Budget& budget);
+  bool shuffle(std::size_t hot, Budget& budget);
   void apply(std::size_t a, std::size_t b, const Exchange& exchange);
 
   const Instance& in_;

@@ -10,8 +10,8 @@
 namespace flashmask::balancing {
 namespace {
 
-constexpr std::int64_t kNearMiss = 2;  // normalised units above the bound that earn a second try
-constexpr std::int64_t kNearMissSteps = 512;
+constexpr std::int64_t kNearMiss = 1;  // normalised units above the bound that earn a second try
+constexpr std::int64_t kNearMissSteps = 384;
 
 /// One search with its own share of the budget.
 template <typename Key>
@@ -110,7 +110,8 @@ Solution solve(const Instance& in, const SolveOptions& options) {
 }
 
 std::int64_t default_steps(const Instance& in) {
-  return 128 + 6 * in.ranks();
+  // Few ranks offer few exchanges: there the walk has to be longer, and is still short.
+  return in.ranks() < 16 ? 4096 : 96 + 6 * in.ranks();
 }
 
 }  // namespace flashmask::balancing
