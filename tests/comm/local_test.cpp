@@ -95,7 +95,7 @@ TEST(LocalRanks, reordered_and_late_messages_change_nothing) {
 TEST(LocalRanks, a_dropped_message_ends_every_rank_with_an_error_that_names_it) {
   LocalOptions options;
   options.ranks = 3;
-  options.deadline = std::chrono::milliseconds(100);
+  options.deadline = std::chrono::milliseconds(500);
   options.faults = [](const MessageInfo& m) {
     return m.from == 1 && m.to == 2 && m.tag.stage == Stage::gather && m.value == 3 ? Fault{Fault::Kind::dropped}
                                                                                     : Fault{};
@@ -124,7 +124,7 @@ TEST(LocalRanks, a_rank_that_throws_ends_the_others) {
 TEST(LocalRanks, a_rank_that_skips_a_set_up_call_is_named) {
   LocalOptions options;
   options.ranks = 3;
-  options.deadline = std::chrono::milliseconds(50);
+  options.setup_deadline = std::chrono::milliseconds(50);
   LocalWorld world(options);
   const auto errors = run_ranks(world, [](Communicator& c) {
     if (c.rank() != 1) (void)c.allocate_words(4);

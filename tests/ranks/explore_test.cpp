@@ -92,7 +92,7 @@ TEST(Faults, any_dropped_message_ends_in_a_named_error_or_changes_nothing) {
   int errors = 0;
   for (int victim = 0; victim < messages; ++victim) {
     auto options = testing::world_options(plan);
-    options.deadline = std::chrono::milliseconds(60);
+    options.deadline = std::chrono::milliseconds(120);
     std::atomic<int> count{0};
     std::atomic<bool> was_data{false};
     options.faults = [&](const comm::MessageInfo& m) {

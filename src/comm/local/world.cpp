@@ -134,7 +134,6 @@ std::vector<std::shared_ptr<void>> LocalWorld::exchange(std::int32_t rank, std::
                                                         std::shared_ptr<void> mine) {
   const auto ranks = static_cast<std::size_t>(options_.ranks);
   Round* here = nullptr;
-  std::atomic<bool> complete{false};
   {
     const std::lock_guard lock(rounds_gate_.mutex);
     here = &rounds_[round];
@@ -149,7 +148,7 @@ std::vector<std::shared_ptr<void>> LocalWorld::exchange(std::int32_t rank, std::
           [&] { return core::format("rank {} waits for every rank in set-up round {}", rank, round); });
   } else {
     std::unique_lock lock(rounds_gate_.mutex);
-    if (!rounds_gate_.changed.wait_for(lock, options_.deadline, [&] { return everybody() || cancelled(); })) {
+    if (!rounds_gate_.changed.wait_for(lock, options_.setup_deadline, [&] { return everybody() || cancelled(); })) {
       std::string missing;
       for (std::size_t r = 0; r < ranks; ++r) {
         if (!here->objects[r]) missing += core::format("{}{}", missing.empty() ? "" : ", ", r);
@@ -157,7 +156,7 @@ std::vector<std::shared_ptr<void>> LocalWorld::exchange(std::int32_t rank, std::
       lock.unlock();
       const auto text = core::format(
           "rank {} waited {} ms in set-up round {} for rank(s) {}: every rank must make the same set-up calls", rank,
-          options_.deadline.count(), round, missing);
+          options_.setup_deadline.count(), round, missing);
       cancel(text);
       core::fail(ErrorCode::timeout, "{}", text);
     }

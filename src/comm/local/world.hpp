@@ -44,10 +44,11 @@ struct MessageInfo {
 
 struct LocalOptions {
   std::int32_t ranks = 1;
-  std::int32_t nodes = 1;  ///< rank r lives on node r * nodes / ranks
-  std::chrono::milliseconds deadline{30'000};
-  std::function<Fault(const MessageInfo&)> faults;  ///< asked for every message, from several threads; empty: none
-  Interleaver* interleaver = nullptr;               ///< decides who runs; deadlocks are then found at once
+  std::int32_t nodes = 1;                             ///< rank r lives on node r * nodes / ranks
+  std::chrono::milliseconds deadline{30'000};         ///< of every wait for a message
+  std::chrono::milliseconds setup_deadline{120'000};  ///< of collective set-up calls: ranks may start far apart
+  std::function<Fault(const MessageInfo&)> faults;    ///< asked for every message, from several threads; empty: none
+  Interleaver* interleaver = nullptr;                 ///< decides who runs; deadlocks are then found at once
 };
 
 /// A place where threads wait for something that other threads bring about.
