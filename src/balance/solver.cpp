@@ -11,7 +11,7 @@ namespace flashmask::balancing {
 namespace {
 
 constexpr std::int64_t kNearMiss = 1;  // normalised units above the bound that earn a second try
-constexpr std::int64_t kNearMissSteps = 384;
+constexpr std::int64_t kNearMissSteps = 128;
 
 /// One search with its own share of the budget.
 template <typename Key>
