@@ -45,7 +45,8 @@ masks::BuilderOptions options_of(const MaskRequest& request) {
   return options;
 }
 
-/// Refuses a mask that would look at documents a workload of trees does not have, or the other way round.
+/// Refuses a mask that would look at documents a workload of trees does not have, or the other way round, and one that
+/// looks at neither and so could not keep the workload's padding dead.
 void check_fits(const std::string& builder, const format::Workload& workload) {
   static constexpr std::string_view kOfDocuments[] = {"causal_document", "document", "share_question",
                                                       "causal_blockwise", "prefix_lm_document"};
@@ -56,6 +57,13 @@ void check_fits(const std::string& builder, const format::Workload& workload) {
   check(!tree || !wants_documents, "--mask {} needs documents, but workload {} has trees", builder, workload.name);
   check(tree || builder != "prefix_tree", "--mask prefix_tree needs trees, but workload {} has documents",
         workload.name);
+  const bool padded =
+      std::any_of(workload.batch.begin(), workload.batch.end(), [](const auto& row) { return row.padding > 0; });
+  check(
+      !padded || wants_documents || builder == "prefix_tree",
+      "--mask {} looks at no documents, so the padding of workload {} would not be dead: take a mask of documents or a "
+      "workload without padding",
+      builder, workload.name);
 }
 
 NamedMask build_workload(const MaskRequest& request, const std::string& source) {

@@ -8,6 +8,7 @@
 #include "comm/local/world.hpp"
 #include "core/check.hpp"
 #include "flashmask/dispatch.hpp"
+#include "flashmask/tile.hpp"
 #include "format/plan_json.hpp"
 #include "overlap/contamination.hpp"
 #include "report.hpp"
@@ -99,14 +100,23 @@ std::vector<std::vector<std::int64_t>> documents_of(const NamedMask& named) {
   return all;
 }
 
-/// A plan file must be for this run: what it says about ranks, nodes and tokens wins over nothing.
-Plan read_plan(const RanksOptions& options, std::int64_t columns) {
+/// A plan file must be for this run: same ranks, nodes and tokens, and this mask among those it was made for, or its
+/// certificate would speak of another job.
+Plan read_plan(const RanksOptions& options, const ColumnMask& mask) {
+  const std::int64_t columns = mask.shape().columns;
   Plan plan = format::parse_plan(format::read_file(options.plan), options.plan);
   check(plan.ranks() == options.ranks && plan.nodes() == options.nodes,
         "--plan {}: it is for {} ranks on {} nodes; run with --ranks {} --nodes {}", options.plan, plan.ranks(),
         plan.nodes(), plan.ranks(), plan.nodes());
   check(plan.columns() == columns, "--plan {}: it deals {} tokens, the mask has {}", options.plan, plan.columns(),
         columns);
+  const NeedSets mine(NeedMatrix::build(mask, plan.chunk()));
+  const auto& theirs = plan.record().needs;
+  check(
+      std::any_of(theirs.begin(), theirs.end(), [&](const NeedSets& n) { return n.bits == mine.bits; }),
+      "--plan {}: it was made for another mask (its need sets differ); make one with `flashmask plan` and the mask of "
+      "this run",
+      options.plan);
   return plan;
 }
 
@@ -115,7 +125,7 @@ Plan plan_of(const RanksOptions& options, const NamedMask& named) {
   check(shape.rows == shape.columns, "--ranks needs as many rows as columns, got {} and {}", shape.rows, shape.columns);
   check(options.nodes <= options.ranks, "--nodes {}: allowed are 1 to the number of ranks, {}", options.nodes,
         options.ranks);
-  if (options.plan.find_first_of("./") != std::string::npos) return read_plan(options, shape.columns);
+  if (options.plan.find_first_of("./") != std::string::npos) return read_plan(options, named.mask);
   WorkloadOptions how;
   how.ranks = options.ranks;
   how.nodes = options.nodes;

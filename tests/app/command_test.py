@@ -48,6 +48,17 @@ class Ranks(unittest.TestCase):
                 self.assertEqual(rank["chunks_needed"] + rank["chunks_pruned"], 25)
             self.assertGreater(sum(rank["gather_bytes"]["sent"]["inside"] for rank in parallel["by_rank"]), 0)
 
+    def test_a_plan_file_serves_its_own_mask_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plan = os.path.join(folder, "plan.json")
+            layout = ["--ranks", "4", "--nodes", "2"]
+            code, _, error = flashmask("plan", *self.DOCUMENTS, *layout, "--chunk", "24", "--json", plan)
+            self.assertEqual(code, 0, error)
+            self.assertIs(self.report(*layout, "--plan", plan)["passed"], True)
+            code, out, error = flashmask("run", *SMALL, "--mask", "causal", "--rows", "600", *layout, "--plan", plan)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn("made for another mask", error)
+
     def test_contamination_check_passes_on_a_right_step(self):
         for arguments in (["--ranks", "3"], [], ["--ranks", "4", "--nodes", "2", "--batch", "2", "--chunk", "32"]):
             report = self.report("--check", "contamination", *arguments)
@@ -136,8 +147,14 @@ class Run(unittest.TestCase):
         done = subprocess.run([BINARY, "run", *SMALL, "--mask", "causal", "--rows", "100"], stdout=subprocess.PIPE, stderr=terminal,
                               timeout=300)
         os.close(terminal)
-        drawn = os.read(master, 1 << 20).decode()
+        drawn = b""
+        try:
+            while piece := os.read(master, 1 << 16):  # a terminal hands out what it has in pieces, and then EIO
+                drawn += piece
+        except OSError:
+            pass
         os.close(master)
+        drawn = drawn.decode()
         self.assertEqual(done.returncode, 0)
         self.assertIn("100.0%", drawn)
         self.assertTrue(drawn.endswith("\r\x1b[K"), repr(drawn[-40:]))
@@ -293,6 +310,16 @@ class BadInput(unittest.TestCase):
         (["frobnicate"], "frobnicate"),
         ([], "subcommand"),
     ]
+
+    def test_a_mask_without_documents_refuses_padding(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "padded.json"
+            path.write_text('{"format":"flashmask.workload","version":1,"rows":4,'
+                            '"batch":[{"documents":[2],"padding":2}],"mask":"document"}')
+            for mask, expected in (("full", 2), ("causal", 2), ("document", 0)):
+                code, _, error = flashmask("mask", "--workload", str(path), "--mask", mask)
+                self.assertEqual(code, expected, mask)
+                self.assertEqual("padding" in error, expected == 2, error)
 
     def test_every_bad_argument_is_named_and_exits_with_2(self):
         for arguments, part in self.CASES:
