@@ -7,8 +7,19 @@
 #include <vector>
 
 #include "device/forward_harness.cuh"
+#include "support/mask_families.hpp"
 
 namespace flashmask::device {
+
+inline AttentionShape shape_of(const testing::AttentionExtents& e) {
+  return {e.batch, e.rows, e.columns, e.query_heads, e.kv_heads, e.head_dim};
+}
+
+inline std::string describe(const testing::AttentionExtents& e) {
+  return "batch " + std::to_string(e.batch) + " rows " + std::to_string(e.rows) + " columns " +
+         std::to_string(e.columns) + " heads " + std::to_string(e.query_heads) + ":" + std::to_string(e.kv_heads) +
+         " mask heads " + std::to_string(e.mask_heads) + " head_dim " + std::to_string(e.head_dim);
+}
 
 template <typename T>
 struct BackwardCase {

@@ -21,17 +21,6 @@ using flashmask::testing::RawMask;
 const int draws = count_from_environment("FLASHMASK_DEVICE_DRAWS", 2000);
 const int repeats = count_from_environment("FLASHMASK_DEVICE_REPEATS", 1000);
 
-AttentionShape shape_of(const AttentionExtents& e) {
-  return {e.batch, e.rows, e.columns, e.query_heads, e.kv_heads, e.head_dim};
-}
-
-std::string describe(int n, const AttentionExtents& e) {
-  return "draw " + std::to_string(n) + ": batch " + std::to_string(e.batch) + " rows " + std::to_string(e.rows) +
-         " columns " + std::to_string(e.columns) + " heads " + std::to_string(e.query_heads) + ":" +
-         std::to_string(e.kv_heads) + " mask heads " + std::to_string(e.mask_heads) + " head_dim " +
-         std::to_string(e.head_dim);
-}
-
 template <typename T>
 bool draw_and_check(Random& random, int n, const ForwardWorkspace& workspace, WorstErrors& errors) {
   const std::int64_t most = n % 20 == 0 ? 1200 : 300;
@@ -41,7 +30,8 @@ bool draw_and_check(Random& random, int n, const ForwardWorkspace& workspace, Wo
                     pick(random, {Layout::bshd, Layout::bhsd, Layout::padded}), pick(random, {0.3F, 1.0F, 1.0F, 2.0F}));
   if (random.one_in(5)) c.forward.scale = 0.2F;
   c.run(workspace);
-  return c.expect_right(errors, describe(n, e) + (c.deterministic ? " deterministic" : ""));
+  return c.expect_right(errors,
+                        "draw " + std::to_string(n) + ": " + describe(e) + (c.deterministic ? " deterministic" : ""));
 }
 
 TEST(BackwardRandom, agrees_with_float64_on_2000_random_masks_and_shapes) {

@@ -1,10 +1,34 @@
-// The backward kernels against the float64 oracle, over NaN-poisoned outputs.
-#include "device/backward_harness.cuh"
+// The backward kernels against the float64 oracle, over NaN-poisoned outputs: shapes, layouts and every kind of mask.
+#include <gtest/gtest.h>
 
 #include <utility>
 
-namespace flashmask::sm90::backward_tests {
+#include "device/backward_harness.cuh"
+#include "sm90/backward/launch.hpp"
+#include "sm90/tile_map/device_map.hpp"
+#include "support/mask_families.hpp"
+
+namespace flashmask::device {
 namespace {
+
+using flashmask::testing::AttentionExtents;
+using flashmask::testing::MaskKind;
+using flashmask::testing::Random;
+using flashmask::testing::random_family_mask;
+using flashmask::testing::RawMask;
+using Bf16 = __nv_bfloat16;
+
+template <typename T>
+bool check(const AttentionExtents& e, MaskKind kind, WorstErrors& errors, std::uint64_t seed,
+           Layout layout = Layout::bshd, bool deterministic = false) {
+  static const ForwardWorkspace workspace;
+  Random random(seed);
+  const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns}, kind);
+  BackwardCase<T> c(shape_of(e), mask.view(), seed, deterministic, layout);
+  c.run(workspace);
+  return c.expect_right(errors, describe(e) + " mask kind " + std::to_string(static_cast<int>(kind)) + " seed " +
+                                    std::to_string(seed) + (deterministic ? " deterministic" : ""));
+}
 
 TEST(Backward, one_tile_of_a_full_mask) {
   WorstErrors errors;
@@ -44,6 +68,7 @@ TEST(Backward, every_mask_kind_with_grouped_heads_and_per_head_masks) {
 }
 
 TEST(Backward, one_mask_for_all_batch_rows) {
+  const ForwardWorkspace workspace;
   WorstErrors errors;
   for (const std::int64_t mask_heads : {1, 2, 4}) {
     const AttentionExtents e{3, 300, 420, 4, 2, mask_heads, 128};
@@ -51,12 +76,12 @@ TEST(Backward, one_mask_for_all_batch_rows) {
     const RawMask one = random_family_mask(random, {1, mask_heads, e.rows, e.columns}, MaskKind::causal_documents);
     RawMask all({e.batch, mask_heads, e.rows, e.columns});
     for (std::int64_t i = 0; i < all.shape.vector_size(); ++i) all.set(i, one.view().at(i % one.shape.vector_size()));
-    Problem<Bf16> problem(e, all, Layout::bshd, false, 8);
+    BackwardCase<Bf16> c(shape_of(e), all.view(), 8, false);
     const DeviceMaskVectors vectors(one.view());
-    DeviceTileMap map(one.shape, TileShape{64, 128});
-    map.refill({vectors.lts.data(), vectors.lte.data(), vectors.uts.data(), vectors.ute.data()}, nullptr);
-    problem.map = std::move(map);
-    problem.check(errors, describe(e));
+    c.mask = sm90::DeviceMask(one.shape, sm90::backward_tile());
+    c.mask.refill(vectors.view(), nullptr);
+    c.run(workspace);
+    c.expect_right(errors, describe(e));
   }
 }
 
@@ -64,19 +89,20 @@ TEST(Backward, without_columns_or_rows_the_gradients_that_exist_are_zero) {
   for (const bool deterministic : {false, true}) {
     for (const auto& [rows, columns] : {std::pair<int, int>{100, 0}, {0, 100}}) {
       const AttentionShape shape{1, rows, columns, 2, 2, 128};
-      DeviceTileMap map({1, 1, rows, columns}, TileShape{64, 128});
-      map.refill({}, nullptr);
+      sm90::DeviceMask mask({1, 1, rows, columns}, sm90::backward_tile());
+      mask.refill({nullptr, nullptr, nullptr, nullptr, {1, 1, rows, columns}}, nullptr);
       DeviceTensor<Bf16> q(1, 100, 2, 128), dq(1, 100, 2, 128), dk(1, 100, 2, 128), dv(1, 100, 2, 128);
-      device::fill_normal(q, 1);
+      fill_normal(q, 1);
       const DeviceBuffer<float> lse(std::vector<float>(200, -INFINITY));
       const DeviceBuffer<std::uint8_t> workspace(
-          static_cast<std::int64_t>(backward_pass::workspace_layout(shape, 1, deterministic).bytes));
-      BackwardCall c;
-      c.shape = shape, c.map = map.view(), c.lse = lse.data(), c.scale = 1, c.deterministic = deterministic;
-      c.q = c.k = c.v = c.out = c.dout = q.view();
-      c.dq = dq.mutable_view(), c.dk = dk.mutable_view(), c.dv = dv.mutable_view();
-      backward_pass::queue_backward(c, workspace.data(), nullptr);
-      require(cudaDeviceSynchronize(), "backward");
+          static_cast<std::int64_t>(sm90::backward_workspace_bytes(shape, {1, 1, rows, columns}, deterministic)));
+      sm90::BackwardArguments a;
+      a.shape = shape, a.map = &mask.view(), a.lse = lse.data(), a.deterministic = deterministic;
+      a.q = a.k = a.v = a.out = a.dout = q.view();
+      a.dq = dq.mutable_view(), a.dk = dk.mutable_view(), a.dv = dv.mutable_view();
+      a.workspace = workspace.data();
+      sm90::backward(a);
+      sm90::check_backward_workspace(workspace.data(), nullptr);
       for (const auto* t : {&dq, &dk, &dv}) {
         if ((t == &dq) != (rows > 0)) continue;
         for (const double x : t->download()) ASSERT_EQ(x, 0) << rows << " rows, " << columns << " columns";
@@ -95,130 +121,38 @@ TEST(BackwardDeterministic, equals_the_oracle_on_every_mask_kind) {
   }
 }
 
-TEST(BackwardDeterministic, twenty_runs_are_bitwise_equal) {
-  for (const auto& [query_heads, kv_heads] : {std::pair<int, int>{4, 4}, {4, 2}, {4, 1}}) {
-    for (const int head_dim : {64, 128}) {
-      const AttentionExtents e{1, 700, 700, query_heads, kv_heads, query_heads, head_dim};
-      Random random(5);
-      const RawMask mask = random_family_mask(random, {1, e.mask_heads, e.rows, e.columns}, MaskKind::dead_columns);
-      Problem<Bf16> problem(e, mask, Layout::bshd, true, 6);
-      std::vector<std::vector<Bf16>> first;
-      for (int n = 0; n < 20; ++n) {
-        problem.poison();
-        problem.run(problem.call());
-        std::vector<std::vector<Bf16>> now{problem.dq.buffer().download(), problem.dk.buffer().download(),
-                                           problem.dv.buffer().download()};
-        if (n == 0) first = now;
-        for (std::size_t t = 0; t < 3; ++t) {
-          ASSERT_EQ(std::memcmp(now[t].data(), first[t].data(), now[t].size() * sizeof(Bf16)), 0)
-              << describe(e) << " run " << n << " tensor " << t;
-        }
-      }
-    }
-  }
-}
-
-/// With Q = 0 every visible column has P = 1 / count; one-hot dO then makes dV show, cell by cell, who sees whom.
-TEST(Backward, transposed_count_probe_shows_every_visible_cell) {
-  constexpr std::int64_t n = 128;
-  for (int kind = 0; kind < static_cast<int>(MaskKind::count); ++kind) {
-    const AttentionExtents e{1, n, 200, 1, 1, 1, n};
-    Random random(300 + kind);
-    const RawMask mask = random_family_mask(random, {1, 1, e.rows, e.columns}, static_cast<MaskKind>(kind));
-    Problem<Bf16> problem(e, mask, Layout::bshd, false, 9, 0);
-    std::vector<double> one_hot(n * n, 0);
-    for (std::int64_t i = 0; i < n; ++i) one_hot[i * n + i] = 1;
-    upload(problem.dout, one_hot);
-    problem.poison();
-    problem.run(problem.call());
-    const std::vector<double> dv = problem.dv.download();
-    for (std::int64_t i = 0; i < n; ++i) {
-      for (std::int64_t j = 0; j < e.columns; ++j) {
-        const double want = mask.visible(0, 0, i, j) ? std::exp(-problem.exact.lse[i]) : 0;
-        ASSERT_NEAR(dv[j * n + i], want, want / 128) << "kind " << kind << " row " << i << " column " << j;
-      }
-    }
-  }
-}
-
 TEST(Backward, blocks_follow_the_given_order_and_chunks_report_completion) {
+  const ForwardWorkspace forward_workspace;
   const AttentionExtents e{2, 300, 1000, 4, 2, 1, 128};
   Random random(3);
   const RawMask mask = random_family_mask(random, {e.batch, 1, e.rows, e.columns}, MaskKind::dead_columns);
-  Problem<Bf16> problem(e, mask, Layout::bshd, false, 4);
+  BackwardCase<Bf16> problem(shape_of(e), mask.view(), 4, false);
+  problem.forward.run(forward_workspace);
+  sm90::DeviceTileMap map(mask.shape, sm90::backward_tile());
+  const DeviceMaskVectors& v = problem.forward.vectors;
+  map.refill({v.lts.data(), v.lte.data(), v.uts.data(), v.ute.data()}, nullptr);
   std::vector<std::int32_t> order;  // last block first
   for (std::int32_t i = 2 * 8 - 1; i >= 0; --i) order.push_back(i);
   const DeviceBuffer<std::int32_t> device_order(order);
   constexpr std::int32_t chunk = 200;  // borders inside blocks
   const DeviceBuffer<std::uint32_t> counts(std::vector<std::uint32_t>(5, 0));
-  BackwardCall c = problem.call();
+  sm90::backward_pass::BackwardCall c;
+  c.shape = problem.forward.shape, c.map = map.view(), c.lse = problem.forward.lse.data();
+  c.q = problem.forward.q.view(), c.k = problem.forward.k.view(), c.v = problem.forward.v.view();
+  c.out = problem.forward.out.view(), c.dout = problem.dout.view();
+  c.dq = problem.dq.mutable_view(), c.dk = problem.dk.mutable_view(), c.dv = problem.dv.mutable_view();
+  c.scale = 1 / std::sqrt(static_cast<float>(e.head_dim));
   c.order = device_order.data();
   c.signal = {counts.data(), chunk};
-  problem.poison();
-  problem.run(c);
+  sm90::backward_pass::queue_backward(c, problem.workspace.data(), nullptr);
+  sm90::check_backward_workspace(problem.workspace.data(), nullptr);
   WorstErrors errors;
-  errors.expect_close("dk", problem.dk.download(), problem.exact.dk, problem.naive.dk, DType::bf16, {}, cancellation);
-  errors.expect_close("dq", problem.dq.download(), problem.exact.dq, problem.naive.dq, DType::bf16, {}, cancellation);
+  problem.expect_right(errors, "last block first");
   const std::vector<std::uint32_t> got = counts.download();
   for (std::int64_t n = 0; n < 5; ++n) {
-    EXPECT_EQ(got[n], backward_pass::complete_count(problem.shape, chunk, n)) << "chunk " << n;
+    EXPECT_EQ(got[n], sm90::backward_pass::complete_count(c.shape, chunk, n)) << "chunk " << n;
   }
-}
-
-TEST(Backward, a_workspace_serves_one_call_after_another) {
-  WorstErrors errors;
-  Random random(2);
-  const AttentionExtents e{1, 320, 384, 2, 2, 1, 128};
-  const RawMask mask = random_family_mask(random, {1, 1, e.rows, e.columns}, MaskKind::causal);
-  Problem<Bf16> problem(e, mask, Layout::bshd, false, 3);
-  problem.poison();
-  const int repeats = device::count_from_environment("FLASHMASK_DEVICE_REPEATS", 1000);
-  for (int n = 0; n < repeats; ++n) backward_pass::queue_backward(problem.call(), problem.workspace.data(), nullptr);
-  require(cudaDeviceSynchronize(), "1000 calls");
-  EXPECT_EQ(backward_pass::read_error(problem.workspace.data(), nullptr), 0U);
-  errors.expect_close("dq", problem.dq.download(), problem.exact.dq, problem.naive.dq, DType::bf16);
-  errors.expect_close("dk", problem.dk.download(), problem.exact.dk, problem.naive.dk, DType::bf16);
-  errors.expect_close("dv", problem.dv.download(), problem.exact.dv, problem.naive.dv, DType::bf16);
-}
-
-TEST(Backward, random_masks_and_shapes) {
-  WorstErrors errors;
-  for (int n = 0; n < device::count_from_environment("FLASHMASK_DEVICE_DRAWS", 2000); ++n) {
-    Random random(1000 + n);
-    const AttentionExtents e = random_attention_shape(random, 400, 400);
-    const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns});
-    const Layout layout = pick(random, {Layout::bshd, Layout::bhsd, Layout::padded});
-    const std::string context = describe(e) + " seed " + std::to_string(n);
-    const bool deterministic = random.one_in(4);
-    const bool ok = random.one_in(2) ? Problem<Bf16>(e, mask, layout, deterministic, n).check(errors, context)
-                                     : Problem<__half>(e, mask, layout, deterministic, n).check(errors, context);
-    if (!ok) break;
-  }
-}
-
-TEST(BackwardInterface, the_public_call_equals_the_oracle) {
-  WorstErrors errors;
-  const AttentionExtents e{1, 400, 300, 4, 2, 1, 128};
-  Random random(11);
-  const RawMask raw = random_family_mask(random, {1, 1, e.rows, e.columns}, MaskKind::causal);
-  Problem<Bf16> problem(e, raw, Layout::bshd, false, 12);
-  problem.poison();
-  DeviceMask mask(problem.vectors.shape, backward_tile());
-  mask.refill(problem.vectors.view(), nullptr);
-  BackwardArguments a;
-  a.shape = problem.shape, a.map = &mask.view(), a.lse = problem.lse.data();
-  a.q = problem.q.view(), a.k = problem.k.view(), a.v = problem.v.view();
-  a.out = problem.out.view(), a.dout = problem.dout.view();
-  a.dq = problem.dq.mutable_view(), a.dk = problem.dk.mutable_view(), a.dv = problem.dv.mutable_view();
-  ASSERT_EQ(static_cast<std::size_t>(problem.workspace.size()),
-            backward_workspace_bytes(problem.shape, problem.vectors.shape, false));
-  a.workspace = problem.workspace.data();
-  backward(a);
-  check_backward_workspace(a.workspace, nullptr);
-  errors.expect_close("dq", problem.dq.download(), problem.exact.dq, problem.naive.dq, DType::bf16, {}, cancellation);
-  errors.expect_close("dk", problem.dk.download(), problem.exact.dk, problem.naive.dk, DType::bf16, {}, cancellation);
-  errors.expect_close("dv", problem.dv.download(), problem.exact.dv, problem.naive.dv, DType::bf16);
 }
 
 }  // namespace
-}  // namespace flashmask::sm90::backward_tests
+}  // namespace flashmask::device
