@@ -1,8 +1,11 @@
 // Forward kernel on the twelve benchmark masks: burst and sustained times, checked against float64 rows, as JSON.
 //
-//   sm90_forward [--n 8192,32768] [--mask causal,document] [--head-dim 128] [--heads 16] [--kv-heads 16] [--sustained
-//   1]
+//   sm90_forward [--n 8192,32768] [--mask causal,document] [--workload histogram] [--head-dim 128] [--batch 4]
+//                [--heads 16] [--kv-heads 16] [--tile auto,192x80,192x64] [--bitmaps 0] [--sustained 1]
 //
+// `ms` is the kernel with a prebuilt tile map, `build_ms` the map's refill, `once_ms` both queued together every time:
+// a call that keeps no map. Every tile of --tile is timed on a mask before the next mask, so that tiles are compared on
+// one card in one state.
 // Burst: 0.5 s idle, 3 warm-ups, 9 launches back to back (5 above 40 ms), median of event pairs. Sustained: batches of
 // at least 45 ms without idle, median of the batches, with the clock the multiprocessors ran at.
 #include <cuda_bf16.h>
@@ -40,10 +43,11 @@ using T = __nv_bfloat16;
 struct Options {
   std::vector<std::string> lengths{"8192", "32768"};
   std::vector<std::string> masks;
-  std::int64_t head_dim = 128, heads = 0, kv_heads = 0;
+  std::vector<std::string> tiles{"auto"};  ///< auto: what choose_forward_tile() names
+  std::string workload;                    ///< documents of this generator instead of the public benchmark's
+  std::int64_t head_dim = 128, heads = 0, kv_heads = 0, batch = 0;
   bool sustained = false;
-  std::int32_t block_n = 0;  ///< 0: the tile that choose_forward_tile() names
-  bool bitmaps = true;       ///< bit patterns of partial blocks in the tile map, else generated in the kernel
+  bool bitmaps = true;  ///< bit patterns of partial blocks in the tile map, else generated in the kernel
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -62,7 +66,9 @@ Options parse(int argc, char** argv) {
     if (key == "--head-dim") o.head_dim = std::stoll(value);
     if (key == "--heads") o.heads = std::stoll(value);
     if (key == "--kv-heads") o.kv_heads = std::stoll(value);
-    if (key == "--block-n") o.block_n = std::stoi(value);
+    if (key == "--batch") o.batch = std::stoll(value);
+    if (key == "--tile") o.tiles = split(value);
+    if (key == "--workload") o.workload = value;
     if (key == "--bitmaps") o.bitmaps = value != "0";
     if (key == "--sustained") o.sustained = value != "0";
   }
@@ -72,8 +78,10 @@ Options parse(int argc, char** argv) {
   return o;
 }
 
-/// First list of the public benchmark's packs for this length, or of the next shorter length scaled to it.
-masks::BuilderOptions mask_options(std::int64_t n) {
+/// Documents of a generator, or the first list of the public benchmark's packs for this length, or of the next shorter
+/// length scaled to it.
+masks::BuilderOptions mask_options(const std::string& workload, std::int64_t n) {
+  if (!workload.empty()) return format::builder_options(format::generate(workload, {.rows = n}));
   const std::int64_t known = n >= 131072 ? 131072 : n >= 32768 ? 32768 : 8192;
   masks::BuilderOptions options = format::builder_options(format::generate("pack:" + std::to_string(known) + ":0"));
   options.rows = n;
@@ -260,50 +268,80 @@ std::pair<double, double> sample_errors(const Case& c, const MaskView& mask) {
   return worst;
 }
 
+TileShape tile_named(const std::string& name, const ColumnMask& mask, std::int64_t head_dim) {
+  if (name == "auto") return sm90::choose_forward_tile(mask, head_dim);
+  TileShape tile;
+  if (std::sscanf(name.c_str(), "%dx%d", &tile.block_m, &tile.block_n) != 2) {
+    throw std::invalid_argument("--tile takes auto or block_m x block_n, e.g. 192x64, got " + name);
+  }
+  return tile;
+}
+
+struct Timing {
+  double ms, build_ms, once_ms;
+};
+
+void print_result(const AttentionShape& s, const std::string& name, const ColumnMask& mask, TileShape tile,
+                  const Timing& t, std::pair<double, double> flop, std::pair<double, double> errors) {
+  const auto number = [](const char* key, std::int64_t value) {
+    std::printf(", \"%s\": %lld", key, static_cast<long long>(value));
+  };
+  std::printf("{\"mask\": \"%s\"", name.c_str());
+  number("n", s.rows), number("batch", s.batch), number("heads", s.query_heads), number("kv_heads", s.kv_heads);
+  number("head_dim", s.head_dim), number("block_m", tile.block_m), number("block_n", tile.block_n);
+  // What choose_forward_tile() weighs: ms / (tiles x block_n) of two tiles on one mask is the charge of one of them.
+  const TileCounts tiles = tile_counts(mask, tile);
+  number("tiles", tiles.partial + tiles.unmasked);
+  std::printf(", \"chosen\": %s", sm90::choose_forward_tile(mask, s.head_dim) == tile ? "true" : "false");
+  std::printf(", \"ms\": %.4f, \"build_ms\": %.4f, \"once_ms\": %.4f", t.ms, t.build_ms, t.once_ms);
+  std::printf(", \"tflops_tile\": %.1f, \"tflops_element\": %.1f, \"once_tflops_tile\": %.1f", flop.first / t.ms * 1e-9,
+              flop.second / t.ms * 1e-9, flop.first / t.once_ms * 1e-9);
+  std::printf(", \"out_error\": %.2e, \"lse_error\": %.2e", errors.first, errors.second);
+}
+
+void run_mask(const Options& o, Case& c, const std::string& name, const ColumnMask& mask, TileShape tile) {
+  const DeviceMaskVectors vectors(mask.view());
+  sm90::DeviceTileMap::Options map_options;
+  map_options.capacity = sm90::default_capacity(mask.shape(), tile, std::int64_t{128} << 20);
+  if (!o.bitmaps) map_options.capacity->bitmaps = 0;
+  sm90::DeviceTileMap device_mask(mask.shape(), tile, map_options);
+  const sm90::DeviceVectors raw{vectors.lts.data(), vectors.lte.data(), vectors.uts.data(), vectors.ute.data()};
+  device_mask.refill(raw, nullptr);
+  c.arguments.map = &device_mask.view();
+  c.out.poison(), c.lse.poison();
+  const auto launch = [&] { sm90::forward(c.arguments); };
+  Timing t{};
+  t.ms = burst(launch);
+  t.build_ms = burst([&] { device_mask.refill(raw, nullptr); });
+  t.once_ms = burst([&] { device_mask.refill(raw, nullptr), launch(); });
+  const std::pair<double, double> errors = sample_errors(c, vectors.view());
+  sm90::check_workspace(c.workspace.data(), nullptr);
+  const AttentionShape& s = c.shape;
+  const double flop = 4.0 * static_cast<double>(s.head_dim * s.batch * s.query_heads) * static_cast<double>(s.rows) *
+                      static_cast<double>(s.columns);
+  const double tile_flop = flop * tile_density(mask);
+  print_result(s, name, mask, tile, t, {tile_flop, flop * element_density(mask)}, errors);
+  if (o.sustained) {
+    const Sustained steady = sustained(launch, t.ms);
+    std::printf(", \"sustained_ms\": %.4f, \"sustained_tflops_tile\": %.1f, \"clock_ghz\": %.3f", steady.ms,
+                tile_flop / steady.ms * 1e-9, steady.clock_ghz);
+  }
+  std::printf("}");
+  std::fflush(stdout);
+}
+
 void run_length(const Options& o, std::int64_t n, bool& first) {
-  const std::int64_t batch = std::max<std::int64_t>(32768 / n, 1);
+  const std::int64_t batch = o.batch > 0 ? o.batch : std::max<std::int64_t>(32768 / n, 1);
   const std::int64_t heads = o.heads > 0 ? o.heads : (n > 65536 ? 8 : 16);
-  const AttentionShape shape{batch, n, n, heads, o.kv_heads > 0 ? o.kv_heads : heads, o.head_dim};
-  Case c(shape);
-  masks::BuilderOptions options = mask_options(n);
+  Case c({batch, n, n, heads, o.kv_heads > 0 ? o.kv_heads : heads, o.head_dim});
+  const masks::BuilderOptions options = mask_options(o.workload, n);
   for (const std::string& name : o.masks) {
     const ColumnMask mask = masks::build(name, options);
-    const DeviceMaskVectors vectors(mask.view());
-    TileShape tile = sm90::choose_forward_tile(mask, shape.head_dim);
-    if (o.block_n > 0) tile.block_n = o.block_n;
-    sm90::DeviceTileMap::Options map_options;
-    map_options.capacity = sm90::default_capacity(mask.shape(), tile, std::int64_t{128} << 20);
-    if (!o.bitmaps) map_options.capacity->bitmaps = 0;
-    sm90::DeviceTileMap device_mask(mask.shape(), tile, map_options);
-    const sm90::DeviceVectors raw{vectors.lts.data(), vectors.lte.data(), vectors.uts.data(), vectors.ute.data()};
-    device_mask.refill(raw, nullptr);
-    c.arguments.map = &device_mask.view();
-    c.out.poison(), c.lse.poison();
-    const auto launch = [&] { sm90::forward(c.arguments); };
-    const double ms = burst(launch);
-    const double build_ms = burst([&] { device_mask.refill(raw, nullptr); });
-    const auto [out_error, lse_error] = sample_errors(c, vectors.view());
-    sm90::check_workspace(c.workspace.data(), nullptr);
-    const double cells = static_cast<double>(shape.rows) * static_cast<double>(shape.columns);
-    const double flop = 4.0 * static_cast<double>(shape.head_dim * shape.batch * shape.query_heads) * cells;
-    const double tile_flop = flop * tile_density(mask), cell_flop = flop * element_density(mask);
-    std::printf(
-        "%s\n  {\"mask\": \"%s\", \"n\": %lld, \"batch\": %lld, \"heads\": %lld, \"kv_heads\": %lld, \"head_dim\": "
-        "%lld, "
-        "\"ms\": %.4f, \"build_ms\": %.4f, \"tflops_tile\": %.1f, \"tflops_element\": %.1f, \"out_error\": %.2e, "
-        "\"lse_error\": %.2e",
-        first ? "" : ",", name.c_str(), static_cast<long long>(n), static_cast<long long>(batch),
-        static_cast<long long>(shape.query_heads), static_cast<long long>(shape.kv_heads),
-        static_cast<long long>(shape.head_dim), tile.block_n, ms, build_ms, tile_flop / ms * 1e-9,
-        cell_flop / ms * 1e-9, out_error, lse_error);
-    first = false;
-    if (o.sustained) {
-      const Sustained s = sustained(launch, ms);
-      std::printf(", \"sustained_ms\": %.4f, \"sustained_tflops_tile\": %.1f, \"clock_ghz\": %.3f", s.ms,
-                  tile_flop / s.ms * 1e-9, s.clock_ghz);
+    for (const std::string& tile : o.tiles) {
+      std::printf(first ? "\n  " : ",\n  ");
+      first = false;
+      run_mask(o, c, name, mask, tile_named(tile, mask, o.head_dim));
     }
-    std::printf("}");
-    std::fflush(stdout);
   }
 }
 
