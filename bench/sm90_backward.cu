@@ -3,9 +3,11 @@
 //
 //   sm90_backward [--n 8192,32768] [--mask causal,document] [--head-dim 128] [--heads 16] [--kv-heads 16]
 //                 [--batch 4] [--sustained 0] [--deterministic 0] [--section 0] [--phases 0]
+//                 [--variant default,one_value]   instances to compare (src/sm90/backward/candidates), or "all"
 //
 // Burst: 0.5 s idle, 3 warm-ups, 9 launches back to back (5 above 40 ms), median of event pairs. Sustained: batches of
-// at least 45 ms without idle, median of six. The mask "nothing" hides all: what preprocess and convert alone cost.
+// at least 45 ms without idle, median of six, the variants taking turns. The mask "nothing" hides all: what preprocess
+// and convert alone cost.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -23,6 +25,7 @@
 #include "flashmask/builders.hpp"
 #include "flashmask/tile.hpp"
 #include "format/workload.hpp"
+#include "sm90/backward/candidates/candidates.hpp"
 #include "sm90/backward/launch.hpp"
 #include "sm90/tile_map/device_map.hpp"
 
@@ -41,6 +44,7 @@ struct Options {
   std::int64_t head_dim = 128, heads = 0, kv_heads = 0, batch = 0;
   bool sustained = false, deterministic = false;
   std::int32_t section = 0, phases = 0;
+  std::vector<std::string> variants{"default"};
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -64,6 +68,11 @@ Options parse(int argc, char** argv) {
     if (key == "--deterministic") o.deterministic = value != "0";
     if (key == "--section") o.section = std::stoi(value);
     if (key == "--phases") o.phases = std::stoi(value);
+    if (key == "--variant") o.variants = split(value);
+  }
+  if (o.variants == std::vector<std::string>{"all"}) {
+    o.variants = {"default"};
+    for (const sm90::backward_pass::Candidate& c : sm90::backward_pass::candidates) o.variants.emplace_back(c.name);
   }
   if (o.masks.empty()) {
     for (const masks::BuilderName& b : masks::builder_names().subspan(0, 12)) o.masks.emplace_back(b.name);
@@ -209,18 +218,23 @@ double burst(const std::function<void()>& launch) {
   return median(time_launches(launch, warm > 40 ? 5 : 9));
 }
 
-double sustained(const std::function<void()>& launch, double ms_each) {
+/// Of each variant, milliseconds a launch.
+std::vector<double> sustained(const std::vector<std::function<void()>>& launches, double ms_each) {
   const int count = std::max(1, static_cast<int>(std::ceil(45 / ms_each)));
-  std::vector<double> batches;
+  std::vector<std::vector<double>> batches(launches.size());
   for (int batch = 0; batch < 8; ++batch) {
-    const std::vector<double> ms = time_launches(
-        [&] {
-          for (int i = 0; i < count; ++i) launch();
-        },
-        1);
-    if (batch >= 2) batches.push_back(ms[0] / count);
+    for (std::size_t v = 0; v < launches.size(); ++v) {
+      const std::vector<double> ms = time_launches(
+          [&] {
+            for (int i = 0; i < count; ++i) launches[v]();
+          },
+          1);
+      if (batch >= 2) batches[v].push_back(ms[0] / count);
+    }
   }
-  return median(batches);
+  std::vector<double> medians;
+  for (const std::vector<double>& b : batches) medians.push_back(median(b));
+  return medians;
 }
 
 std::string sample_errors(const Case& c, const MaskView& mask) {
@@ -247,14 +261,56 @@ std::string sample_errors(const Case& c, const MaskView& mask) {
   return text;
 }
 
+/// One instance of the kernel on one case, ready to launch.
+struct Variant {
+  std::string name;
+  sm90::backward_pass::BackwardCall call;
+  DeviceBuffer<std::uint8_t> workspace;
+
+  void launch() const { sm90::backward_pass::queue_backward(call, workspace.data(), nullptr); }
+};
+
+Variant make_variant(const std::string& name, const Options& o, const Case& c, const sm90::TileMapView& map) {
+  Variant v;
+  v.name = name;
+  sm90::backward_pass::BackwardCall& call = v.call;
+  call.shape = c.shape, call.map = map, call.lse = c.lse.data();
+  call.q = c.q.view(), call.k = c.k.view(), call.v = c.v.view(), call.out = c.out.view(), call.dout = c.dout.view();
+  call.dq = c.dq.mutable_view(), call.dk = c.dk.mutable_view(), call.dv = c.dv.mutable_view();
+  call.scale = 1 / std::sqrt(static_cast<float>(o.head_dim));
+  call.deterministic = o.deterministic, call.section_heads = o.section, call.phases = o.phases;
+  call.candidate = sm90::backward_pass::find_candidate(name);
+  if (name != "default" && call.candidate == nullptr) throw std::runtime_error("there is no variant " + name);
+  v.workspace = DeviceBuffer<std::uint8_t>(
+      static_cast<std::int64_t>(sm90::backward_pass::workspace_layout(c.shape, 1, o.deterministic).bytes));
+  return v;
+}
+
+struct Figures {
+  double burst_ms, sustained_ms;
+  double tile_gflop, exact_gflop;  ///< in the tile convention, and of the visible cells
+  std::string errors;
+};
+
+void print(const Variant& v, const std::string& mask, const Figures& f) {
+  const AttentionShape& s = v.call.shape;
+  std::printf(
+      "{\"mask\": \"%s\", \"variant\": \"%s\", \"n\": %lld, \"head_dim\": %lld, \"heads\": \"%lld:%lld\", "
+      "\"section\": %d, \"deterministic\": %d, \"burst_ms\": %.4f, \"burst_tflops\": %.0f, "
+      "\"burst_exact_tflops\": %.0f, \"sustained_ms\": %.4f, \"sustained_tflops\": %.0f, \"error_word\": %u, %s}\n",
+      mask.c_str(), v.name.c_str(), static_cast<long long>(s.rows), static_cast<long long>(s.head_dim),
+      static_cast<long long>(s.query_heads), static_cast<long long>(s.kv_heads), v.call.section_heads,
+      v.call.deterministic ? 1 : 0, f.burst_ms, f.tile_gflop / f.burst_ms, f.exact_gflop / f.burst_ms, f.sustained_ms,
+      f.sustained_ms > 0 ? f.tile_gflop / f.sustained_ms : 0,
+      sm90::backward_pass::read_error(v.workspace.data(), nullptr), f.errors.c_str());
+  std::fflush(stdout);
+}
+
 void run(const Options& o, std::int64_t n) {
   const std::int64_t heads = o.heads > 0 ? o.heads : n > 32768 ? 8 : 16;
   const std::int64_t kv_heads = o.kv_heads > 0 ? o.kv_heads : heads;
   const std::int64_t batch = o.batch > 0 ? o.batch : std::max<std::int64_t>(1, 32768 / n);
   Case c({batch, n, n, heads, kv_heads, o.head_dim});
-  const std::int64_t bytes =
-      static_cast<std::int64_t>(sm90::backward_pass::workspace_layout(c.shape, 1, o.deterministic).bytes);
-  DeviceBuffer<std::uint8_t> workspace(bytes);
   for (const std::string& name : o.masks) {
     const ColumnMask one = build_mask(name, n);
     const DeviceMaskVectors vectors(one.view());
@@ -262,29 +318,24 @@ void run(const Options& o, std::int64_t n) {
     fill_lse<<<1024, 256>>>(c.lse.data(), counts.data(), n, batch * heads);
     sm90::DeviceTileMap map(vectors.shape, TileShape{64, 128});
     map.refill({vectors.lts.data(), vectors.lte.data(), vectors.uts.data(), vectors.ute.data()}, nullptr);
-    c.dq.poison(), c.dk.poison(), c.dv.poison();
-    sm90::backward_pass::BackwardCall call;
-    call.shape = c.shape, call.map = map.view(), call.lse = c.lse.data();
-    call.q = c.q.view(), call.k = c.k.view(), call.v = c.v.view(), call.out = c.out.view(), call.dout = c.dout.view();
-    call.dq = c.dq.mutable_view(), call.dk = c.dk.mutable_view(), call.dv = c.dv.mutable_view();
-    call.scale = 1 / std::sqrt(static_cast<float>(o.head_dim));
-    call.deterministic = o.deterministic, call.section_heads = o.section, call.phases = o.phases;
-    const auto launch = [&] { sm90::backward_pass::queue_backward(call, workspace.data(), nullptr); };
-    const double ms = burst(launch);
-    const double steady = o.sustained ? sustained(launch, ms) : 0;
     const double flop =
         10.0 * static_cast<double>(o.head_dim * heads * batch) * static_cast<double>(n) * static_cast<double>(n) * 1e-9;
-    const double tiles = name == "nothing" ? 0 : flop * tile_density(one), cells = flop * element_density(one);
-    const std::uint32_t error = sm90::backward_pass::read_error(workspace.data(), nullptr);
-    std::printf(
-        "{\"mask\": \"%s\", \"n\": %lld, \"head_dim\": %lld, \"heads\": \"%lld:%lld\", \"section\": %d, "
-        "\"deterministic\": %d, "
-        "\"burst_ms\": %.4f, \"burst_tflops\": %.0f, \"burst_exact_tflops\": %.0f, \"sustained_ms\": %.4f, "
-        "\"sustained_tflops\": %.0f, \"error_word\": %u, %s}\n",
-        name.c_str(), static_cast<long long>(n), static_cast<long long>(o.head_dim), static_cast<long long>(heads),
-        static_cast<long long>(kv_heads), o.section, o.deterministic ? 1 : 0, ms, tiles / ms, cells / ms, steady,
-        steady > 0 ? tiles / steady : 0, error, sample_errors(c, vectors.view()).c_str());
-    std::fflush(stdout);
+    std::vector<Variant> variants;
+    std::vector<Figures> figures;
+    std::vector<std::function<void()>> launches;
+    for (const std::string& variant : o.variants) variants.push_back(make_variant(variant, o, c, map.view()));
+    for (const Variant& v : variants) {
+      c.dq.poison(), c.dk.poison(), c.dv.poison();
+      launches.emplace_back([&v] { v.launch(); });
+      const double ms = burst(launches.back());
+      figures.push_back({ms, 0, name == "nothing" ? 0 : flop * tile_density(one), flop * element_density(one),
+                         sample_errors(c, vectors.view())});
+    }
+    if (o.sustained) {
+      const std::vector<double> steady = sustained(launches, figures[0].burst_ms);
+      for (std::size_t i = 0; i < figures.size(); ++i) figures[i].sustained_ms = steady[i];
+    }
+    for (std::size_t i = 0; i < figures.size(); ++i) print(variants[i], name, figures[i]);
   }
 }
 

@@ -77,11 +77,11 @@ struct Columns {
     return static_cast<std::uint64_t>(stage) * (bytes >> 4);
   }
 
-  /// scores = this warpgroup's columns (K or V) x rows^T (Q or dO), not waited for.
-  __device__ __forceinline__ void issue_product(const std::uint8_t* columns, std::uint32_t kv_stage,
+  /// scores = this warpgroup's columns (K or V, in `buffer`) x rows^T (Q or dO), not waited for.
+  __device__ __forceinline__ void issue_product(const std::uint8_t* columns, std::uint32_t buffer,
                                                 const std::uint8_t* rows, std::uint32_t stage) {
     const std::uint64_t a = layout::k_major_descriptor(ptx::shared_address(columns)) + group * layout::row_step(64) +
-                            stage_step(kv_stage, C.tile_bytes(block_columns));
+                            stage_step(buffer, C.tile_bytes(block_columns));
     const std::uint64_t b =
         layout::k_major_descriptor(ptx::shared_address(rows)) + stage_step(stage, C.tile_bytes(block_rows));
 #pragma unroll
@@ -180,10 +180,10 @@ struct Columns {
     for (int i = 0; i < C.head_dim / 2; ++i) ptx::pin(gradient[i]);
   }
 
-  /// dK and dV of the work block in `kv_stage`, and the completion signal.
-  __device__ __forceinline__ void write_block(std::uint32_t kv_stage) {
+  /// dK and dV of the work block in `slot`, and the completion signal.
+  __device__ __forceinline__ void write_block(std::uint32_t slot) {
     std::int32_t w[4];
-    ptx::load_shared_v4(ptx::shared_address(&memory.work[kv_stage]), w);
+    ptx::load_shared_v4(ptx::shared_address(&memory.work[slot]), w);
     const WorkBlock place{w[0], w[1], w[2], w[3]};
     const std::int32_t column = place.block * block_columns + static_cast<std::int32_t>(group) * 64;
     Destination to{p.dv.at(place.batch, column, place.kv_head), p.dv.position_stride, p.extents.columns - column,
@@ -198,14 +198,7 @@ struct Columns {
   __device__ __forceinline__ void run() {
     wait(memory.full_q, 0, 0);
     TileWord word = read_word(0);
-    if ((word.flags & tile_flag::end) == 0) {
-      wait(memory.full_k, 0, 0);
-      ptx::wgmma_fence();
-      issue_product(memory.k[0], 0, memory.q[0], 0);
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<0>();
-      pin_scores();
-    }
+    if (C.key_buffers == 2 && (word.flags & tile_flag::end) == 0) begin_block(0, 0, 0);
     std::uint32_t tile = 0;
     for (; (word.flags & tile_flag::end) == 0; ++tile) word = step(word, tile);
     ptx::wgmma_wait<0>();
@@ -215,23 +208,37 @@ struct Columns {
     arrive(memory.full_ds, tile % Memory::stages);
   }
 
-  /// One tile; returns the next tile's word. On entry its S^T stands in `s` and the last tile's dK may still be in
-  /// flight, reading its dS from `packed`; on exit the same holds for the next tile.
+  /// S^T of a block's first tile on its own: where it could not be issued with the last block's last dK.
+  __device__ __forceinline__ void begin_block(std::uint32_t key, std::uint32_t parity, std::uint32_t stage) {
+    wait(memory.full_k, key, parity);
+    ptx::wgmma_fence();
+    issue_product(memory.k[0], key, memory.q[0], stage);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    pin_scores();
+  }
+
+  /// One tile; returns the next tile's word. On entry its S^T stands in `s`, unless there is one K buffer and the tile
+  /// is the first of its block; on exit the same holds for the next tile.
   __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile) {
     const std::uint32_t stage = tile % Memory::stages;
     const std::uint32_t parity = tile / Memory::stages & 1U;
-    const std::uint32_t kv_stage = (word.flags & tile_flag::kv_stage) != 0 ? 1U : 0U;
+    const std::uint32_t value = buffer_of<C.value_buffers>(word.flags);
     const bool first = (word.flags & tile_flag::first) != 0;
+    if (C.key_buffers == 1 && first) {
+      pin_scores();
+      begin_block(0, parity_of<1>(word.flags), stage);
+    }
     softmax(stage);
     if ((word.flags & tile_flag::partial) != 0) apply_intervals(word);
     pack_p();
     wait(memory.full_dout, stage, parity);
-    if (first) wait(memory.full_v, kv_stage, (word.flags & tile_flag::kv_phase) != 0 ? 1U : 0U);
+    if (first) wait(memory.full_v, value, parity_of<C.value_buffers>(word.flags));
     pin_scores();
     pin_packed();
     pin_gradient(dv);
     ptx::wgmma_fence();
-    issue_product(memory.v[0], kv_stage, memory.dout[0], stage);  // dP^T
+    issue_product(memory.v[0], value, memory.dout[0], stage);  // dP^T
     issue_gradient(dv, memory.dout[0], stage, !first);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
@@ -239,22 +246,32 @@ struct Columns {
     pin_packed();
     pin_gradient(dv);
     arrive(memory.empty_dout, stage);
+    if (C.value_buffers == 1 && (word.flags & tile_flag::last) != 0) arrive(&memory.empty_v, 0);
     compute_ds(stage);
 
     const std::uint32_t next_stage = stage ^ 1U;
     wait(memory.full_q, next_stage, (tile + 1) / Memory::stages & 1U);
     const TileWord next = read_word(tile + 1);
-    const std::uint32_t next_kv = (next.flags & tile_flag::kv_stage) != 0 ? 1U : 0U;
-    if ((next.flags & tile_flag::first) != 0) {
-      wait(memory.full_k, next_kv, (next.flags & tile_flag::kv_phase) != 0 ? 1U : 0U);
-    }
+    const std::uint32_t key = buffer_of<C.key_buffers>(next.flags);
+    const bool border = (next.flags & tile_flag::first) != 0;
+    if (C.key_buffers == 2 && border) wait(memory.full_k, key, parity_of<C.key_buffers>(next.flags));
     pin_scores();
     pin_packed();
     pin_gradient(dk);
     ptx::wgmma_fence();
-    issue_product(memory.k[0], next_kv, memory.q[0], next_stage);  // S^T; after the last tile: of stale ones, not used
+    if constexpr (C.key_buffers == 2) {
+      issue_product(memory.k[0], key, memory.q[0], next_stage);  // S^T; after the last tile: of stale ones, not used
+    }
     issue_gradient(dk, memory.q[0], stage, !first);
     ptx::wgmma_commit();
+    if constexpr (C.key_buffers == 1) {
+      if (!border) {  // a group of its own: ptxas closes groups at branches, with a remark (C7519) if the source does
+                      // not
+        ptx::wgmma_fence();
+        issue_product(memory.k[0], key, memory.q[0], next_stage);
+        ptx::wgmma_commit();
+      }
+    }
     wait(memory.empty_ds, stage, parity ^ 1U);
     if constexpr (C.accumulate_dq) store_ds(stage);
     arrive(memory.full_ds, stage);
@@ -264,8 +281,9 @@ struct Columns {
     pin_gradient(dk);
     arrive(memory.empty_q, stage);
     if ((word.flags & tile_flag::last) != 0) {
-      write_block(kv_stage);
-      arrive(memory.empty_v, kv_stage);
+      const std::uint32_t slot = buffer_of<Memory::stages>(word.flags);
+      write_block(slot);
+      arrive(memory.empty_work, slot);
     }
     return next;
   }

@@ -18,6 +18,11 @@ struct BackwardConfig {
   /// True: dQ leaves as float32 reductions in any order. False (deterministic mode): dQ has a pass of its own and this
   /// kernel computes dK and dV only.
   bool accumulate_dq;
+  /// Buffers for K and for V of a work block, 1 or 2. Two: the next block's arrive while this one is worked on. One:
+  /// what that saves (32 KB each at head_dim 128) is L1 cache, where the reductions of dQ pass through
+  /// (shared_memory.hpp).
+  std::int32_t key_buffers = 2;
+  std::int32_t value_buffers = 2;
 
   [[nodiscard]] constexpr std::int32_t halves() const { return head_dim / 64; }
   /// Bytes of `rows` rows of one head in shared memory.
@@ -42,6 +47,9 @@ struct CheckedConfig {
   static_assert(C.head_dim == 64 || C.head_dim == 128, "tiles exist for head_dim 64 and 128; pad smaller ones");
   static_assert(2 * C.column_registers() + C.dq_registers() + C.loader_registers() <= 4 * C.launch_registers(),
                 "the roles want more registers than the block was launched with: setmaxnreg would wait for ever");
+  static_assert(C.key_buffers == 1 || C.key_buffers == 2, "K has one buffer or two");
+  static_assert(C.value_buffers == 1 || C.value_buffers == 2, "V has one buffer or two");
+  static_assert(C.key_buffers >= C.value_buffers, "V is free before K: two of V beside one of K wait for nothing");
   static constexpr BackwardConfig value = C;
 };
 

@@ -42,9 +42,9 @@ struct QueryGradient {
     if (ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
   }
 
-  __device__ __forceinline__ void multiply(std::uint32_t kv_stage, std::uint32_t stage, std::uint32_t half) {
+  __device__ __forceinline__ void multiply(std::uint32_t key, std::uint32_t stage, std::uint32_t half) {
     const std::uint64_t a = layout::mn_major_descriptor(
-        ptx::shared_address(memory.k[kv_stage]) + half * block_columns * layout::row_bytes, block_columns);
+        ptx::shared_address(memory.k[key]) + half * block_columns * layout::row_bytes, block_columns);
     const std::uint64_t b = layout::k_major_descriptor(ptx::shared_address(memory.ds[stage][0]));
 #pragma unroll
     for (std::uint32_t i = 0; i < block_columns / 16; ++i) {
@@ -74,31 +74,31 @@ struct QueryGradient {
       ptx::load_shared_v4(ptx::shared_address(&memory.words[tile % Memory::word_slots]), w);
       const auto flags = static_cast<std::uint32_t>(__shfl_sync(~0U, w[1], 0));
       if ((flags & tile_flag::end) != 0) return;
-      const std::uint32_t kv_stage = (flags & tile_flag::kv_stage) != 0 ? 1U : 0U;
+      const std::uint32_t key = buffer_of<C.key_buffers>(flags);
       if constexpr (C.accumulate_dq) {
 #pragma unroll
         for (std::uint32_t half = 0; half < C.halves(); ++half) {
 #pragma unroll
           for (int i = 0; i < 32; ++i) ptx::pin(sum[i]);
           ptx::wgmma_fence();
-          multiply(kv_stage, stage, half);
+          multiply(key, stage, half);
           ptx::wgmma_commit();
           ptx::wgmma_wait<0>();
 #pragma unroll
           for (int i = 0; i < 32; ++i) ptx::pin(sum[i]);
-          if (half + 1 == C.halves()) release(flags, kv_stage, stage);
+          if (half + 1 == C.halves()) release(flags, key, stage);
           add(w[3], static_cast<std::int32_t>(half));
         }
       } else {
-        release(flags, kv_stage, stage);
+        release(flags, key, stage);
       }
     }
   }
 
   /// dS has been read; so has K after the last tile of its block.
-  __device__ __forceinline__ void release(std::uint32_t flags, std::uint32_t kv_stage, std::uint32_t stage) {
+  __device__ __forceinline__ void release(std::uint32_t flags, std::uint32_t key, std::uint32_t stage) {
     arrive(memory.empty_ds, stage);
-    if ((flags & tile_flag::last) != 0) arrive(memory.empty_k, kv_stage);
+    if ((flags & tile_flag::last) != 0) arrive(memory.empty_k, key);
   }
 };
 

@@ -26,6 +26,14 @@ LaunchMain launch_d128_bf16, launch_d128_f16, launch_d64_bf16, launch_d64_f16;
 LaunchMain launch_d128_bf16_deterministic, launch_d128_f16_deterministic, launch_d64_bf16_deterministic,
     launch_d64_f16_deterministic;
 
+/// Another instance than a call's default one, with what else of the call depends on it. Compiled only into programs
+/// that compare it with the default (candidates/).
+struct Candidate {
+  const char* name;
+  BackwardConfig config;
+  LaunchMain* launch_main;
+};
+
 /// Queue the row pass of the deterministic mode.
 using LaunchRows = cudaError_t(const RowParameters& parameters, cudaStream_t stream);
 LaunchRows launch_rows_d128_bf16, launch_rows_d128_f16, launch_rows_d64_bf16, launch_rows_d64_f16;

@@ -19,17 +19,18 @@ template <BackwardConfig C>
 __device__ __forceinline__ void initialise_barriers(SharedMemory<C>& memory) {
   for (std::uint32_t i = 0; i < SharedMemory<C>::stages; ++i) {
     ptx::mbarrier_init(ptx::shared_address(&memory.full_work[i]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&memory.full_k[i]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&memory.full_v[i]), 1);
+    if (i < C.key_buffers) ptx::mbarrier_init(ptx::shared_address(&memory.full_k[i]), 1);
+    if (i < C.value_buffers) ptx::mbarrier_init(ptx::shared_address(&memory.full_v[i]), 1);
     ptx::mbarrier_init(ptx::shared_address(&memory.full_q[i]), 1);
     ptx::mbarrier_init(ptx::shared_address(&memory.full_dout[i]), 1);
     ptx::mbarrier_init(ptx::shared_address(&memory.full_ds[i]), column_warps);
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_k[i]), dq_warps);
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_v[i]), column_warps);
+    if (i < C.key_buffers) ptx::mbarrier_init(ptx::shared_address(&memory.empty_k[i]), dq_warps);
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_work[i]), column_warps);
     ptx::mbarrier_init(ptx::shared_address(&memory.empty_q[i]), column_warps);
     ptx::mbarrier_init(ptx::shared_address(&memory.empty_dout[i]), column_warps);
     ptx::mbarrier_init(ptx::shared_address(&memory.empty_ds[i]), dq_warps);
   }
+  if constexpr (C.value_buffers == 1) ptx::mbarrier_init(ptx::shared_address(&memory.empty_v), column_warps);
   ptx::fence_mbarrier_init();
 }
 
@@ -69,6 +70,11 @@ cudaError_t launch_main(const MainParameters& parameters, std::int32_t blocks, c
   const cudaError_t status =
       cudaFuncSetAttribute(main_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (status != cudaSuccess) return status;
+  if constexpr (C.value_buffers == 1) {  // one buffer is there for the sake of the L1 cache: ask for it
+    const cudaError_t asked = cudaFuncSetAttribute(main_kernel<C>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                                   shared_memory_percent(bytes));
+    if (asked != cudaSuccess) return asked;
+  }
   main_kernel<C><<<blocks, C.threads(), bytes, stream>>>(parameters, C);
   return cudaGetLastError();
 }

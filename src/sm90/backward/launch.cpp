@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/check.hpp"
 #include "sm90/backward/config.hpp"
 #include "sm90/backward/convert.cuh"
 #include "sm90/backward/instances.hpp"
@@ -41,7 +42,17 @@ StridedTensor strided(const TensorView& view) {
   return {static_cast<std::uint16_t*>(const_cast<void*>(view.data)), view.strides[0], view.strides[1], view.strides[2]};
 }
 
-LaunchMain* main_kernel_of(std::int32_t head_dim, bool bf16, bool deterministic) {
+LaunchMain* main_kernel_of(const BackwardCall& call) {
+  const std::int32_t head_dim = tile_head_dim(call.shape);
+  const bool bf16 = call.q.dtype == DType::bf16;
+  const bool deterministic = call.deterministic;
+  if (call.candidate != nullptr) {
+    const BackwardConfig& c = call.candidate->config;
+    core::check(c.head_dim == head_dim && c.bf16 == bf16 && c.accumulate_dq != deterministic,
+                "candidate {} is for head_dim {} and bf16 {}, not deterministic; the call has {}, {} and {}",
+                call.candidate->name, c.head_dim, c.bf16, head_dim, bf16, deterministic);
+    return call.candidate->launch_main;
+  }
   if (head_dim == 128) {
     if (deterministic) return bf16 ? launch_d128_bf16_deterministic : launch_d128_f16_deterministic;
     return bf16 ? launch_d128_bf16 : launch_d128_f16;
@@ -183,7 +194,7 @@ void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stre
     const std::int32_t processors = multiprocessors();
     const MainParameters p = main_parameters(call, e, processors, workspace, layout);
     const auto blocks = static_cast<std::int32_t>(std::min<std::int64_t>(processors, items));
-    check_cuda(main_kernel_of(head_dim, bf16, call.deterministic)(p, blocks, stream), "launch of main_kernel");
+    check_cuda(main_kernel_of(call)(p, blocks, stream), "launch of main_kernel");
     if (call.deterministic) {
       check_cuda(row_kernel_of(head_dim, bf16)(row_parameters(call, p), stream), "launch of row_kernel");
       return;

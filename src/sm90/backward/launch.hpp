@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "flashmask/attention.hpp"
+#include "sm90/backward/instances.hpp"
 #include "sm90/backward/parameters.hpp"
 
 namespace flashmask::sm90::backward_pass {
@@ -27,6 +28,8 @@ struct BackwardCall {
   ChunkSignal signal{};
   std::int32_t section_heads = 0;  ///< see ColumnLists; 0: the default
   std::int32_t phases = 0;         ///< see ColumnLists; 0: the default
+  /// Instead of the default instance; of the call's dtype and tile head_dim, and not deterministic.
+  const Candidate* candidate = nullptr;
 };
 
 /// Where the parts of the workspace lie; offsets in bytes, each 256-byte aligned.

@@ -34,25 +34,28 @@ struct Loader {
     if (C.halves() == 2 && p.copies == 2) ptx::tensor_load(to + half_bytes, &map, on, 64, position, 0, head, batch);
   }
 
+  /// Waits until the one of `Stages` buffers taken in turn that use number `use` will have is free.
+  template <std::uint32_t Stages = Memory::stages>
   __device__ void wait_empty(std::uint64_t* barriers, std::uint32_t use) {
-    wait_for(ptx::shared_address(barriers + use % Memory::stages), (use / Memory::stages & 1U) ^ 1U, p.error);
+    wait_for(ptx::shared_address(barriers + use % Stages), (use / Stages & 1U) ^ 1U, p.error);
   }
 
   /// Read from shared memory at every use: the loader has 32 registers.
   [[nodiscard]] __device__ const volatile WorkBlock& current() { return memory.work[blocks % Memory::stages]; }
 
   __device__ void load_key() {
-    const std::uint32_t stage = blocks % Memory::stages;
-    wait_empty(memory.empty_k, blocks);
-    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_k[stage]), kv_bytes);
-    copy_tile(p.k, memory.k[stage], block_columns * layout::row_bytes, &memory.full_k[stage],
+    const std::uint32_t buffer = blocks % C.key_buffers;
+    wait_empty<C.key_buffers>(memory.empty_k, blocks);
+    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_k[buffer]), kv_bytes);
+    copy_tile(p.k, memory.k[buffer], block_columns * layout::row_bytes, &memory.full_k[buffer],
               current().block * block_columns, current().kv_head, current().batch);
   }
 
   __device__ void load_value() {
-    const std::uint32_t stage = blocks % Memory::stages;
-    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_v[stage]), kv_bytes);
-    copy_tile(p.v, memory.v[stage], block_columns * layout::row_bytes, &memory.full_v[stage],
+    const std::uint32_t buffer = blocks % C.value_buffers;
+    if constexpr (C.value_buffers == 1) wait_empty<1>(&memory.empty_v, blocks);
+    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_v[buffer]), kv_bytes);
+    copy_tile(p.v, memory.v[buffer], block_columns * layout::row_bytes, &memory.full_v[buffer],
               current().block * block_columns, current().kv_head, current().batch);
   }
 
@@ -62,25 +65,28 @@ struct Loader {
                          static_cast<std::uint32_t>(word.dq_tile));
   }
 
-  /// One tile: the word, Q with its statistics, then dO; before each, K and V where a work block begins.
+  /// One tile: the word, Q with its statistics, dO, and where a work block begins, K and V: before Q and dO if there is
+  /// a buffer for them, otherwise after what the columns need to finish with the last block (shared_memory.hpp).
   __device__ void load_tile(std::int32_t query_head, std::int32_t tile, std::uint32_t flags) {
     const std::uint32_t stage = tiles % Memory::stages;
-    if (blocks % Memory::stages != 0) flags |= tile_flag::kv_stage;
-    if ((blocks / Memory::stages & 1U) != 0) flags |= tile_flag::kv_phase;
+    flags |= block_flags(blocks);
     wait_empty(memory.empty_q, tiles);
     const std::int32_t flat = (current().batch * p.extents.query_heads + query_head) * p.extents.row_tiles + tile;
     post({tile * block_rows, flags, p.extents.list(current().batch, query_head, current().block), flat});
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_q[stage]), tile_bytes + sizeof(memory.stats[0]));
     ptx::bulk_load(ptx::shared_address(memory.stats[stage]), p.stats + static_cast<std::int64_t>(flat) * stats_floats,
                    sizeof(memory.stats[0]), ptx::shared_address(&memory.full_q[stage]));
-    if ((flags & tile_flag::first) != 0) load_key();
+    const bool first = (flags & tile_flag::first) != 0;
+    if (C.key_buffers == 2 && first) load_key();
     copy_tile(p.q, memory.q[stage], block_rows * layout::row_bytes, &memory.full_q[stage], tile * block_rows,
               query_head, current().batch);
-    if ((flags & tile_flag::first) != 0) load_value();
+    if (C.value_buffers == 2 && first) load_value();
     wait_empty(memory.empty_dout, tiles);
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_dout[stage]), tile_bytes);
     copy_tile(p.dout, memory.dout[stage], block_rows * layout::row_bytes, &memory.full_dout[stage], tile * block_rows,
               query_head, current().batch);
+    if (C.value_buffers == 1 && first) load_value();
+    if (C.key_buffers == 1 && first) load_key();
     ++tiles;
   }
 

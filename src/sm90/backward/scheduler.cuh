@@ -20,7 +20,7 @@ __device__ __forceinline__ void draw_blocks(const MainParameters& p, SharedMemor
     const WorkBlock found = next_block(p, item);
     // The columns read the slot until they have written dK and dV.
     const std::uint32_t stage = drawn % stages;
-    wait_for(ptx::shared_address(&memory.empty_v[stage]), (drawn / stages & 1U) ^ 1U, p.error);
+    wait_for(ptx::shared_address(&memory.empty_work[stage]), (drawn / stages & 1U) ^ 1U, p.error);
     ptx::store_shared_v4(ptx::shared_address(&memory.work[stage]), static_cast<std::uint32_t>(found.batch),
                          static_cast<std::uint32_t>(found.kv_head), static_cast<std::uint32_t>(found.block),
                          static_cast<std::uint32_t>(found.last_head));
