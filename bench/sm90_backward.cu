@@ -281,8 +281,8 @@ Variant make_variant(const std::string& name, const Options& o, const Case& c, c
   call.deterministic = o.deterministic, call.section_heads = o.section, call.phases = o.phases;
   call.candidate = sm90::backward_pass::find_candidate(name);
   if (name != "default" && call.candidate == nullptr) throw std::runtime_error("there is no variant " + name);
-  v.workspace = DeviceBuffer<std::uint8_t>(
-      static_cast<std::int64_t>(sm90::backward_pass::workspace_layout(c.shape, 1, o.deterministic).bytes));
+  v.workspace =
+      DeviceBuffer<std::uint8_t>(static_cast<std::int64_t>(sm90::backward_pass::workspace_layout(call).bytes));
   return v;
 }
 

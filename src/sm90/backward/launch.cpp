@@ -181,10 +181,14 @@ WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_
   return layout;
 }
 
+WorkspaceLayout workspace_layout(const BackwardCall& call) {
+  return workspace_layout(call.shape, std::int64_t{call.map.batch} * call.map.heads, call.deterministic);
+}
+
 void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stream) {
   const AttentionShape& s = call.shape;
   const Extents e = extents_of(s, call.map);
-  const WorkspaceLayout layout = workspace_layout(s, std::int64_t{call.map.batch} * call.map.heads, call.deterministic);
+  const WorkspaceLayout layout = workspace_layout(call);
   const bool bf16 = call.q.dtype == DType::bf16;
   const std::int32_t head_dim = tile_head_dim(s);
   check_cuda(launch_prepare(prepare_parameters(call, e, workspace, layout), stream), "launch of prepare_kernel");

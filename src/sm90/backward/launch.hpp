@@ -43,10 +43,12 @@ struct WorkspaceLayout {
 };
 /// `mask_matrices`: batch rows of the mask times its heads.
 WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_matrices, bool deterministic);
+/// Of a call with whatever its candidate needs.
+WorkspaceLayout workspace_layout(const BackwardCall& call);
 
 /// Queues the backward on `stream`: no allocation, no synchronisation, legal under graph capture. `workspace` has
-/// workspace_layout().bytes bytes, 256-byte aligned, used by nothing else until the call has run. Throws device with
-/// the failed call's name.
+/// workspace_layout(call).bytes bytes, 256-byte aligned, used by nothing else until the call has run. Throws device
+/// with the failed call's name.
 void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stream);
 
 /// The error word of the last call that used the workspace: 0, or 1 if a wait inside the kernel passed its bound and

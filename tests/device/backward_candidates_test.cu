@@ -1,0 +1,140 @@
+// The instances that are compared with the default one (src/sm90/backward/candidates), each against the float64 oracle:
+// what is right and what is fast then come from one machine in one go.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "device/backward_harness.cuh"
+#include "sm90/backward/candidates/candidates.hpp"
+#include "sm90/backward/launch.hpp"
+#include "sm90/tile_map/view.hpp"
+#include "support/mask_families.hpp"
+
+namespace flashmask::device {
+namespace {
+
+using flashmask::testing::AttentionExtents;
+using flashmask::testing::MaskKind;
+using flashmask::testing::pick;
+using flashmask::testing::Random;
+using flashmask::testing::random_attention_shape;
+using flashmask::testing::random_family_mask;
+using flashmask::testing::RawMask;
+using sm90::backward_pass::BackwardCall;
+using sm90::backward_pass::Candidate;
+using Bf16 = __nv_bfloat16;
+
+const int draws = std::min(300, count_from_environment("FLASHMASK_DEVICE_DRAWS", 300));
+const int repeats = std::min(100, count_from_environment("FLASHMASK_DEVICE_REPEATS", 100));
+
+class BackwardCandidate : public ::testing::TestWithParam<Candidate> {
+ protected:
+  static BackwardCall call_of(const BackwardCase<Bf16>& c) {
+    const ForwardCase<Bf16>& f = c.forward;
+    BackwardCall call;
+    call.shape = f.shape, call.map = c.mask.view(), call.lse = f.lse.data();
+    call.q = f.q.view(), call.k = f.k.view(), call.v = f.v.view(), call.out = f.out.view(), call.dout = c.dout.view();
+    call.dq = c.dq.mutable_view(), call.dk = c.dk.mutable_view(), call.dv = c.dv.mutable_view();
+    call.scale = f.scale.value_or(1 / std::sqrt(static_cast<float>(f.shape.head_dim)));
+    call.candidate = &GetParam();
+    return call;
+  }
+  /// Runs the candidate over poisoned gradients and a poisoned workspace.
+  static void run(BackwardCase<Bf16>& c, const BackwardCall& call) {
+    c.workspace = DeviceBuffer<std::uint8_t>(static_cast<std::int64_t>(workspace_layout(call).bytes));
+    c.poison();
+    sm90::backward_pass::queue_backward(call, c.workspace.data(), nullptr);
+    sm90::check_backward_workspace(c.workspace.data(), nullptr);
+  }
+  bool check(const AttentionExtents& e, const RawMask& mask, std::uint64_t seed, Layout layout = Layout::bshd) {
+    BackwardCase<Bf16> c(shape_of(e), mask.view(), seed, false, layout);
+    c.forward.run(forward_workspace);
+    run(c, call_of(c));
+    return c.expect_right(errors, describe(e) + " seed " + std::to_string(seed));
+  }
+
+  ForwardWorkspace forward_workspace;
+  WorstErrors errors;
+};
+
+TEST_P(BackwardCandidate, agrees_with_float64_on_every_mask_kind) {
+  for (int kind = 0; kind < static_cast<int>(MaskKind::count); ++kind) {
+    std::uint64_t seed = 300 + 10 * static_cast<std::uint64_t>(kind);
+    for (const AttentionExtents& e : {AttentionExtents{2, 500, 450, 4, 2, 1, 128},
+                                      {2, 500, 450, 4, 2, 4, 128},
+                                      {1, 700, 900, 3, 3, 1, 128},
+                                      {1, 301, 450, 6, 1, 1, 80}}) {
+      Random random(++seed);
+      const RawMask mask =
+          random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns}, static_cast<MaskKind>(kind));
+      ASSERT_TRUE(check(e, mask, seed)) << "mask kind " << kind;
+    }
+  }
+}
+
+TEST_P(BackwardCandidate, agrees_with_float64_on_random_masks_and_shapes) {
+  for (int n = 0; n < draws; ++n) {
+    Random random(800000 + n);
+    const std::int64_t most = n % 20 == 0 ? 1200 : 300;
+    AttentionExtents e = random_attention_shape(random, most, most);
+    e.head_dim = pick(random, {72, 96, 128, 128});
+    const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns});
+    ASSERT_TRUE(check(e, mask, n, pick(random, {Layout::bshd, Layout::bhsd, Layout::padded}))) << "draw " << n;
+  }
+}
+
+/// About eight blocks a multiprocessor, of few tiles each: the borders between blocks, in every phase of the barriers.
+TEST_P(BackwardCandidate, many_short_blocks_a_multiprocessor_follow_one_another) {
+  for (const MaskKind kind : {MaskKind::full, MaskKind::any_values, MaskKind::sparse_blocks, MaskKind::dead_columns}) {
+    for (const std::int64_t rows : {64, 192}) {
+      const AttentionExtents e{4, rows, 4096, 8, 8, 1, 128};
+      Random random(50 + static_cast<int>(kind));
+      const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns}, kind);
+      ASSERT_TRUE(check(e, mask, 60 + rows)) << "mask kind " << static_cast<int>(kind);
+    }
+  }
+}
+
+TEST_P(BackwardCandidate, stays_right_when_repeated_on_one_workspace) {
+  for (const MaskKind kind : {MaskKind::causal_documents, MaskKind::eviction}) {
+    Random random(31 + static_cast<int>(kind));
+    const AttentionShape shape{2, 2777, 1834, 8, 2, 128};
+    const RawMask mask = random_family_mask(random, {2, 2, shape.rows, shape.columns}, kind);
+    BackwardCase<Bf16> c(shape, mask.view(), 5, false);
+    c.forward.run(forward_workspace);
+    const BackwardCall call = call_of(c);
+    run(c, call);
+    for (int n = 0; n < repeats; ++n) {
+      if (n % 10 == 0) c.dq.poison(), c.dk.poison(), c.dv.poison();
+      sm90::backward_pass::queue_backward(call, c.workspace.data(), nullptr);
+      if (n % 10 != 9) continue;
+      sm90::check_backward_workspace(c.workspace.data(), nullptr);
+      ASSERT_TRUE(c.expect_right(errors, "repetition " + std::to_string(n)));
+    }
+  }
+}
+
+TEST_P(BackwardCandidate, chunks_report_completion) {
+  const AttentionExtents e{2, 300, 1000, 4, 2, 1, 128};
+  Random random(3);
+  const RawMask mask = random_family_mask(random, {e.batch, 1, e.rows, e.columns}, MaskKind::dead_columns);
+  BackwardCase<Bf16> c(shape_of(e), mask.view(), 4, false);
+  c.forward.run(forward_workspace);
+  constexpr std::int32_t chunk = 200;  // borders inside blocks
+  const DeviceBuffer<std::uint32_t> counts(std::vector<std::uint32_t>(5, 0));
+  BackwardCall call = call_of(c);
+  call.signal = {counts.data(), chunk};
+  run(c, call);
+  ASSERT_TRUE(c.expect_right(errors, "with completion counts"));
+  const std::vector<std::uint32_t> got = counts.download();
+  for (std::int64_t n = 0; n < 5; ++n) {
+    EXPECT_EQ(got[n], sm90::backward_pass::complete_count(call.shape, chunk, n)) << "chunk " << n;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, BackwardCandidate, ::testing::ValuesIn(sm90::backward_pass::candidates),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace flashmask::device
