@@ -49,6 +49,17 @@ struct BlockBounds {
     ute_min = c.ute < ute_min ? c.ute : ute_min;
     ute_max = c.ute > ute_max ? c.ute : ute_max;
   }
+  /// The bounds of both blocks' columns together.
+  FLASHMASK_HOST_DEVICE constexpr void include(const BlockBounds& b) {
+    lts_min = b.lts_min < lts_min ? b.lts_min : lts_min;
+    lts_max = b.lts_max > lts_max ? b.lts_max : lts_max;
+    lte_min = b.lte_min < lte_min ? b.lte_min : lte_min;
+    lte_max = b.lte_max > lte_max ? b.lte_max : lte_max;
+    uts_min = b.uts_min < uts_min ? b.uts_min : uts_min;
+    uts_max = b.uts_max > uts_max ? b.uts_max : uts_max;
+    ute_min = b.ute_min < ute_min ? b.ute_min : ute_min;
+    ute_max = b.ute_max > ute_max ? b.ute_max : ute_max;
+  }
 };
 
 /// Class of the tile [r0, r1) x (the columns behind `b`). r1 must already be clamped to the number of rows.

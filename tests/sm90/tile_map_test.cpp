@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "flashmask/error.hpp"
 #include "support/mask_families.hpp"
@@ -34,27 +36,53 @@ RawMask draw_mask(Random& random) {
   return random_family_mask(random, shape);
 }
 
-/// Class word of one (list, column block) as the row lists tell it; 0 where no run covers it.
-std::uint32_t word_in(const Run* runs, std::int32_t begin, std::int32_t count, std::int32_t block,
-                      std::int32_t* bitmap = nullptr) {
+MapForm draw_form(Random& random, TileShape tile) {
+  MapForm form;
+  form.packed_heads = flashmask::testing::pick(random, {1, 2, 8, 64});
+  form.column_units = flashmask::testing::pick(random, {1, tile.block_n / 16, tile.block_n / 8});
+  form.rule = flashmask::testing::pick(random, {TileRule::minmax, TileRule::exact});
+  return form;
+}
+
+/// Class word of one (list, row tile) as the column lists tell it; 0 where no run covers it.
+std::uint32_t word_in(const Run* runs, std::int32_t begin, std::int32_t count, std::int32_t tile) {
   for (std::int32_t r = begin; r < begin + count; ++r) {
-    if (block >= runs[r].first && block < runs[r].first + runs[r].count) {
-      if (bitmap != nullptr) *bitmap = run_bitmap(runs[r], block - runs[r].first);
-      return runs[r].classes & ~shared_bitmap_bit;
-    }
+    if (tile >= runs[r].first && tile < runs[r].first + runs[r].count) return runs[r].classes;
   }
   return 0;
 }
 
-/// What a kernel that trusts the map would let row i see of column j.
-bool seen_through(const TileMapView& v, std::int64_t matrix, std::int32_t i, std::int32_t j, bool by_rows) {
-  const std::int32_t tile = i / v.block_m, block = j / v.block_n;
-  std::int32_t bitmap = -1;
-  const std::int64_t l = by_rows ? matrix * v.row_tiles + tile : matrix * v.column_blocks + block;
-  const std::uint32_t word = by_rows ? word_in(v.row_runs, v.row_run_begin[l], v.row_run_count[l], block, &bitmap)
-                                     : word_in(v.column_runs, v.column_run_begin[l], v.column_run_count[l], tile);
-  const std::int32_t row = i % v.block_m, column = j % v.block_n;
-  switch (subtile_class(word, row / 64)) {
+/// The block of a row list that holds a column: its class word (0: none), bitmap and first column.
+struct BlockOfColumn {
+  std::uint32_t word = 0;
+  std::int32_t bitmap = -1, first_column = 0;
+};
+
+BlockOfColumn block_of(const TileMapView& v, std::int64_t list, std::int32_t column) {
+  const std::int32_t unit = v.block_n / v.column_units;
+  BlockOfColumn found;
+  for (std::int32_t r = v.row_run_begin[list]; r < v.row_run_begin[list] + v.row_run_count[list]; ++r) {
+    const Run& run = v.row_runs[r];
+    const std::int32_t i = column < run.first * unit ? -1 : (column - run.first * unit) / v.block_n;
+    if (i < 0 || i >= run.count) continue;
+    EXPECT_EQ(found.word, 0U) << "column " << column << " stands in two blocks of list " << list;
+    found = {run.classes & ~shared_bitmap_bit, run_bitmap(run, i), (run.first + i * v.column_units) * unit};
+  }
+  return found;
+}
+
+/// What a kernel that trusts the map would let row i of packed head `head` see of column j.
+bool seen_through(const TileMapView& v, std::int64_t matrix, std::int32_t i, std::int32_t head, std::int32_t j,
+                  bool by_rows) {
+  const std::int32_t tile = i / v.block_m, row = i % v.block_m * v.packed_heads + head;
+  BlockOfColumn block;
+  if (by_rows) {
+    block = block_of(v, matrix * v.row_tiles + tile, j);
+  } else {
+    const std::int64_t l = matrix * v.column_blocks + j / v.block_n;
+    block.word = word_in(v.column_runs, v.column_run_begin[l], v.column_run_count[l], tile);
+  }
+  switch (subtile_class(block.word, row / 64)) {
     case TileClass::masked:
       return false;
     case TileClass::unmasked:
@@ -62,34 +90,37 @@ bool seen_through(const TileMapView& v, std::int64_t matrix, std::int32_t i, std
     case TileClass::partial:
       break;
   }
-  if (bitmap < 0) {
+  if (block.bitmap < 0) {
     const std::int64_t c = matrix * v.padded_columns + j;
     return !HiddenRows{v.lts[c], v.lte[c], v.uts[c], v.ute[c]}.hides(i);
   }
   // The thread and element that own (row, column), the inverse of accumulator_row and accumulator_column.
+  const std::int32_t column = j - block.first_column;
   const std::int32_t t = row / 64 * 128 + row % 64 / 16 * 32 + row % 8 * 4 + column % 8 / 2;
   const std::int32_t e = column / 8 * 4 + row % 16 / 8 * 2 + column % 2;
   EXPECT_EQ(accumulator_row(t, e), row);
   EXPECT_EQ(accumulator_column(t, e), column);
-  return (v.bitmaps[std::int64_t{bitmap} * 2 * v.block_m + t] >> bitmap_bit(e) & 1U) != 0;
+  const std::int64_t words = std::int64_t{2} * v.block_m * v.packed_heads;
+  return (v.bitmaps[block.bitmap * words + t] >> bitmap_bit(e) & 1U) != 0;
 }
 
 void expect_equals_dense(const RawMask& mask, const HostTileMap& map, const std::string& name) {
   const TileMapView v = map.view();
   for (std::int64_t m = 0; m < mask.shape.batch * mask.shape.heads; ++m) {
     for (std::int32_t i = 0; i < v.row_tiles * v.block_m; ++i) {
+      const std::int32_t head = i % v.packed_heads;
       for (std::int32_t j = 0; j < v.padded_columns; ++j) {
         const bool inside = i < v.rows && j < v.columns;
         const bool want = inside && mask.visible(m / mask.shape.heads, m % mask.shape.heads, i, j);
-        if (i >= v.rows && subtile_class(word_in(v.row_runs, v.row_run_begin[m * v.row_tiles + i / v.block_m],
-                                                 v.row_run_count[m * v.row_tiles + i / v.block_m], j / v.block_n),
-                                         i % v.block_m / 64) != TileClass::masked) {
-          continue;  // a row beyond the end inside a subtile that has rows: never written, so free to compute
+        if (i >= v.rows) {
+          const std::uint32_t word = block_of(v, m * v.row_tiles + i / v.block_m, j).word;
+          // A row beyond the end inside a subtile that has rows: never written, so free to compute.
+          if (subtile_class(word, i % v.block_m * v.packed_heads / 64) != TileClass::masked) continue;
         }
-        ASSERT_EQ(seen_through(v, m, i, j, true), want)
+        ASSERT_EQ(seen_through(v, m, i, head, j, true), want)
             << name << " rows: matrix " << m << " row " << i << " column " << j;
-        if (i < v.rows) {
-          ASSERT_EQ(seen_through(v, m, i, j, false), want)
+        if (i < v.rows && j < v.column_blocks * v.block_n) {
+          ASSERT_EQ(seen_through(v, m, i, head, j, false), want)
               << name << " columns: " << m << " row " << i << " column " << j;
         }
       }
@@ -119,6 +150,84 @@ TEST(HostTileMap, too_small_a_capacity_is_slower_but_never_wrong) {
                                static_cast<std::int32_t>(random.integer(0, 6))};
     const HostTileMap map = HostTileMap::build(mask.view(), tile, capacity);
     ASSERT_NO_FATAL_FAILURE(expect_equals_dense(mask, map, "draw " + std::to_string(n)));
+  }
+}
+
+TEST(HostTileMap, every_form_says_of_every_cell_what_the_dense_mask_says) {
+  for (int n = 0; n < draws / 2; ++n) {
+    Random random(300000 + n);
+    const RawMask mask = draw_mask(random);
+    const TileShape tile = draw_tile(random);
+    const MapForm form = draw_form(random, tile);
+    MapCapacity capacity = default_capacity(mask.shape, tile, default_bitmap_bytes, form);
+    if (n % 4 == 0) capacity.bitmaps = static_cast<std::int32_t>(random.integer(0, 6));
+    if (n % 8 == 0) capacity.row_runs = static_cast<std::int32_t>(random.integer(0, 6));
+    const HostTileMap map = HostTileMap::build(mask.view(), tile, capacity, {}, form);
+    const TileMapView v = map.view();
+    EXPECT_EQ(v.block_m * v.packed_heads, tile.block_m);
+    ASSERT_NO_FATAL_FAILURE(
+        expect_equals_dense(mask, map,
+                            "draw " + std::to_string(n) + " packed " + std::to_string(form.packed_heads) + " units " +
+                                std::to_string(form.column_units) + (form.rule == TileRule::exact ? " exact" : "")));
+  }
+}
+
+/// First columns of the blocks of a row list.
+std::vector<std::int32_t> starts_of(const TileMapView& v, std::int64_t list) {
+  std::vector<std::int32_t> starts;
+  for (std::int32_t r = v.row_run_begin[list]; r < v.row_run_begin[list] + v.row_run_count[list]; ++r) {
+    for (std::int32_t i = 0; i < v.row_runs[r].count; ++i) {
+      starts.push_back((v.row_runs[r].first + i * v.column_units) * (v.block_n / v.column_units));
+    }
+  }
+  return starts;
+}
+
+TEST(HostTileMap, blocks_that_start_at_any_unit_are_the_fewest_that_cover_what_a_row_tile_sees) {
+  for (int n = 0; n < draws / 4; ++n) {
+    Random random(400000 + n);
+    const RawMask mask = draw_mask(random);
+    const TileShape tile = draw_tile(random);
+    MapForm form = draw_form(random, tile);
+    form.rule = TileRule::exact, form.column_units = tile.block_n / 16;
+    const HostTileMap map =
+        HostTileMap::build(mask.view(), tile, default_capacity(mask.shape, tile, default_bitmap_bytes, form), {}, form);
+    const TileMapView v = map.view();
+    for (std::int64_t l = 0; l < mask.shape.batch * mask.shape.heads * v.row_tiles; ++l) {
+      const std::int64_t m = l / v.row_tiles;
+      const auto sees = [&](std::int32_t j) {
+        const auto first = static_cast<std::int32_t>(l % v.row_tiles) * v.block_m;
+        for (std::int32_t i = first; i < std::min(first + v.block_m, v.rows); ++i) {
+          if (mask.visible(m / mask.shape.heads, m % mask.shape.heads, i, j)) return true;
+        }
+        return false;
+      };
+      std::vector<std::int32_t> want;
+      for (std::int32_t j = 0; j < v.columns;) {
+        if (sees(j)) {
+          want.push_back(j / 16 * 16);
+          j = want.back() + v.block_n;
+        } else {
+          ++j;
+        }
+      }
+      ASSERT_EQ(starts_of(v, l), want) << "draw " << n << " list " << l;
+    }
+  }
+}
+
+TEST(HostTileMap, the_exact_form_counts_what_the_exact_rule_of_the_tile_room_counts) {
+  for (int n = 0; n < draws; ++n) {
+    Random random(500000 + n);
+    const TileShape tile = draw_tile(random);
+    const MaskShape shape{1, 2, random_length(random, 500), random.integer(1, 6) * tile.block_n};
+    const RawMask mask = random_family_mask(random, shape);
+    const MapForm form{.rule = TileRule::exact};
+    const HostTileMap map = HostTileMap::build(mask.view(), tile, default_capacity(shape, tile), {}, form);
+    const TileCounts want = tile_counts(ColumnMask(mask.shape, mask.lts, mask.lte, mask.uts, mask.ute),
+                                        {64, tile.block_n}, TileRule::exact);
+    EXPECT_EQ(map.counts().partial_subtiles, static_cast<std::uint64_t>(want.partial)) << n;
+    EXPECT_EQ(map.counts().unmasked_subtiles, static_cast<std::uint64_t>(want.unmasked)) << n;
   }
 }
 
@@ -197,6 +306,10 @@ TEST(HostTileMap, refuses_tile_shapes_no_kernel_has) {
   EXPECT_THROW(check_map_shape({1, 1, 2147483647, 64}, {64, 64}), Error);
   EXPECT_THROW(check_map_shape({1 << 20, 1 << 10, 1024, 64}, {64, 64}), Error);
   EXPECT_NO_THROW(check_map_shape(mask, {192, 80}));
+  EXPECT_THROW(check_map_shape(mask, {192, 80}, {.packed_heads = 3}), Error);
+  EXPECT_THROW(check_map_shape(mask, {192, 80}, {.packed_heads = 128}), Error);
+  EXPECT_THROW(check_map_shape(mask, {192, 80}, {.column_units = 4}), Error);
+  EXPECT_NO_THROW(check_map_shape(mask, {192, 80}, {.packed_heads = 64, .column_units = 5}));
 }
 
 }  // namespace

@@ -36,6 +36,9 @@ void check_map(const TileMapView& map, const AttentionShape& s) {
               "the tile map has tiles of {}x{}, head_dim {} takes {}x{} or {}x{}; build it with one of forward_tiles()",
               tile.block_m, tile.block_n, s.head_dim, tiles.front().block_m, tiles.front().block_n,
               tiles.back().block_m, tiles.back().block_n);
+  core::check(map.packed_heads == 1 && map.column_units == 1,
+              "the tile map packs {} heads and cuts blocks into {} units; forward() takes plain maps", map.packed_heads,
+              map.column_units);
   core::check(map.rows == s.rows && map.columns == s.columns,
               "the tile map speaks of {} rows and {} columns, the call of {} and {}", map.rows, map.columns, s.rows,
               s.columns);

@@ -33,13 +33,14 @@ std::size_t sort_bytes(std::int64_t lists) {
 void queue_build(const BuildArrays& a, const SortArrays& sort, CUstream_st* stream) {
   const std::int64_t lists = std::int64_t{a.row_lists()} + a.column_lists();
   if (a.column_lists() > 0) {
-    prepare<<<static_cast<unsigned>(a.matrices * a.column_groups()), group_threads, 0, stream>>>(a);
+    prepare<<<static_cast<unsigned>(a.matrices * a.unit_groups()), group_threads, 0, stream>>>(a);
   }
-  measure_lists<<<blocks_for(lists), list_threads, 0, stream>>>(a);
+  const bool plain = a.grid.packed_shift == 0 && a.grid.column_units == 1 && a.grid.rule == TileRule::minmax;
+  (plain ? measure_lists<true> : measure_lists<false>)<<<blocks_for(lists), list_threads, 0, stream>>>(a);
   place_lists<<<2, scan_threads, 0, stream>>>(a);
   BuildArrays ranked = a;
   ranked.order = lists <= most_ranked_lists ? sort.order : nullptr;
-  write_lists<<<blocks_for(lists), list_threads, 0, stream>>>(ranked);
+  (plain ? write_lists<true> : write_lists<false>)<<<blocks_for(lists), list_threads, 0, stream>>>(ranked);
   if (a.capacity.bitmaps > 0 && a.row_lists() > 0) {
     const auto blocks = static_cast<unsigned>(a.capacity.bitmaps < fill_grid ? a.capacity.bitmaps : fill_grid);
     fill_bitmaps<<<blocks, static_cast<unsigned>(subtile_threads * a.grid.subtiles()), 0, stream>>>(a);

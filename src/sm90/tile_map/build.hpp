@@ -29,8 +29,8 @@ struct BuildArrays {
   std::int32_t matrices, cost_shift;
   DeviceVectors raw;
   std::int32_t *lts, *lte, *uts, *ute;
-  BlockBounds* bounds;        ///< [matrix][column block]
-  BlockBounds* group_bounds;  ///< [matrix][group of 32 column blocks]
+  BlockBounds* bounds;        ///< [matrix][padded unit]; a unit is a column block unless the form says otherwise
+  BlockBounds* group_bounds;  ///< [matrix][group of 32 units]
   ListSize* sizes;
   ListPlace* places;
   std::uint32_t* keys;
@@ -38,13 +38,13 @@ struct BuildArrays {
   Run *row_runs, *column_runs;
   std::int32_t *row_begin, *row_count, *column_begin, *column_count;
   std::int32_t* bitmap_list;   ///< row list of each bitmap, -1 for none
-  std::int32_t* bitmap_block;  ///< column block of each bitmap
+  std::int32_t* bitmap_block;  ///< unit at which the block of each bitmap starts
   std::int32_t* bitmaps_used;  ///< one number
   std::uint64_t* bitmaps;
   std::int32_t* order;  ///< row lists, then column lists, each heaviest first; null: sorted by another kernel
   MapCounts* counts;    ///< [2]: of the row lists, of the column lists
 
-  [[nodiscard]] FLASHMASK_HOST_DEVICE std::int32_t column_groups() const { return (grid.column_blocks + 31) / 32; }
+  [[nodiscard]] FLASHMASK_HOST_DEVICE std::int32_t unit_groups() const { return (grid.padded_units() + 31) / 32; }
   [[nodiscard]] FLASHMASK_HOST_DEVICE std::int32_t row_lists() const { return matrices * grid.row_tiles; }
   [[nodiscard]] FLASHMASK_HOST_DEVICE std::int32_t column_lists() const { return matrices * grid.column_blocks; }
 };

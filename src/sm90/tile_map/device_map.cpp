@@ -47,8 +47,8 @@ std::size_t lay_out(void* base, const TileGrid& grid, std::int64_t matrices, con
   a.bitmap_block = arena.take<std::int32_t>(capacity.bitmaps);
   a.bitmaps_used = arena.take<std::int32_t>(1);
   a.counts = arena.take<MapCounts>(2);
-  a.bounds = arena.take<BlockBounds>(column_lists);
-  a.group_bounds = arena.take<BlockBounds>(matrices * ((grid.column_blocks + 31) / 32));
+  a.bounds = arena.take<BlockBounds>(matrices * grid.padded_units());
+  a.group_bounds = arena.take<BlockBounds>(matrices * ((grid.padded_units() + 31) / 32));
   a.sizes = arena.take<tile_map::ListSize>(lists), a.places = arena.take<tile_map::ListPlace>(lists);
   a.keys = arena.take<std::uint32_t>(lists), a.list_numbers = arena.take<std::int32_t>(lists);
   sort.keys = arena.take<std::uint32_t>(lists), sort.order = arena.take<std::int32_t>(lists);
@@ -61,9 +61,9 @@ std::int64_t list_count(const MaskShape& mask, const TileGrid& grid) {
   return mask.batch * mask.heads * (std::int64_t{grid.row_tiles} + grid.column_blocks);
 }
 
-TileGrid grid_of(const MaskShape& mask, TileShape tile) {
-  check_map_shape(mask, tile);
-  return tile_grid(static_cast<std::int32_t>(mask.rows), static_cast<std::int32_t>(mask.columns), tile);
+TileGrid grid_of(const MaskShape& mask, TileShape tile, const MapForm& form) {
+  check_map_shape(mask, tile, form);
+  return tile_grid(static_cast<std::int32_t>(mask.rows), static_cast<std::int32_t>(mask.columns), tile, form);
 }
 
 void check_capacity(const MapCapacity& c) {
@@ -76,8 +76,9 @@ void check_capacity(const MapCapacity& c) {
 
 }  // namespace
 
-std::size_t DeviceTileMap::bytes(const MaskShape& mask, TileShape tile, const MapCapacity& capacity) {
-  const TileGrid grid = grid_of(mask, tile);
+std::size_t DeviceTileMap::bytes(const MaskShape& mask, TileShape tile, const MapCapacity& capacity,
+                                 const MapForm& form) {
+  const TileGrid grid = grid_of(mask, tile, form);
   check_capacity(capacity);
   BuildArrays arrays{};
   SortArrays sort{};
@@ -87,8 +88,8 @@ std::size_t DeviceTileMap::bytes(const MaskShape& mask, TileShape tile, const Ma
 
 DeviceTileMap::DeviceTileMap(const MaskShape& mask, TileShape tile, const Options& options)
     : shape_(mask),
-      grid_(grid_of(mask, tile)),
-      capacity_(options.capacity.value_or(default_capacity(mask, tile))),
+      grid_(grid_of(mask, tile, options.form)),
+      capacity_(options.capacity.value_or(default_capacity(mask, tile, default_bitmap_bytes, options.form))),
       costs_(options.costs) {
   check_capacity(capacity_);
   core::check(costs_.partial > 0 && costs_.unmasked > 0 && costs_.partial < (1 << 30) && costs_.unmasked < (1 << 30),
@@ -96,7 +97,7 @@ DeviceTileMap::DeviceTileMap(const MaskShape& mask, TileShape tile, const Option
   core::check(reinterpret_cast<std::uintptr_t>(options.memory) % alignment == 0,
               "memory of a tile map must be aligned to {} bytes, got {}", alignment, options.memory);
   sort_bytes_ = tile_map::sort_bytes(list_count(mask, grid_));
-  bytes_ = bytes(mask, tile, capacity_);
+  bytes_ = bytes(mask, tile, capacity_, options.form);
   memory_ = options.memory;
   if (memory_ == nullptr && bytes_ > 0) {
     check_cuda(cudaMalloc(&memory_, bytes_), "cudaMalloc of a tile map");
@@ -126,7 +127,9 @@ DeviceTileMap::DeviceTileMap(const MaskShape& mask, TileShape tile, const Option
            a.uts,
            a.ute,
            grid_.padded_columns,
-           a.bitmaps};
+           a.bitmaps,
+           1 << grid_.packed_shift,
+           grid_.column_units};
 }
 
 void DeviceTileMap::FreeDevice::operator()(void* memory) const {

@@ -30,6 +30,7 @@ class DeviceTileMap {
   struct Options {
     std::optional<MapCapacity> capacity;  ///< default_capacity() when absent
     TileCosts costs{};                    ///< what the cost order ranks by
+    MapForm form{};
     /// bytes() of device memory, 256-byte aligned, that outlives the map; null: allocated and owned.
     void* memory = nullptr;
   };
@@ -39,7 +40,8 @@ class DeviceTileMap {
   DeviceTileMap(const MaskShape& mask, TileShape tile, const Options& options);
   DeviceTileMap(const MaskShape& mask, TileShape tile) : DeviceTileMap(mask, tile, Options{}) {}
   /// Device memory a map of this shape and capacity takes.
-  static std::size_t bytes(const MaskShape& mask, TileShape tile, const MapCapacity& capacity);
+  static std::size_t bytes(const MaskShape& mask, TileShape tile, const MapCapacity& capacity,
+                           const MapForm& form = {});
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
   /// Queues the rebuild on `stream`; pointers must stay valid until it has run.

@@ -21,23 +21,30 @@ std::vector<std::int32_t> heaviest_first(const std::vector<std::int64_t>& costs,
 
 }  // namespace
 
-void check_map_shape(const MaskShape& mask, TileShape shape) {
+void check_map_shape(const MaskShape& mask, TileShape shape, const MapForm& form) {
   core::check(shape.block_m >= subtile_rows && shape.block_m % subtile_rows == 0 &&
                   shape.block_m <= subtile_rows * max_subtiles,
               "block_m must be a multiple of {} from {} to {}, got {}", subtile_rows, subtile_rows,
               subtile_rows * max_subtiles, shape.block_m);
   core::check(shape.block_n >= 8 && shape.block_n % 8 == 0 && shape.block_n <= max_block_n,
               "block_n must be a multiple of 8 from 8 to {}, got {}", max_block_n, shape.block_n);
+  const std::int32_t packed = form.packed_heads;
+  core::check(packed >= 1 && packed <= subtile_rows && (packed & (packed - 1)) == 0,
+              "packed_heads must be a power of two from 1 to {}, got {}", subtile_rows, packed);
+  core::check(form.column_units >= 1 && shape.block_n % (8 * form.column_units) == 0,
+              "column_units must cut block_n ({}) into multiples of 8 columns, got {}", shape.block_n,
+              form.column_units);
   core::check(mask.batch >= 0 && mask.heads >= 0 && mask.rows >= 0 && mask.columns >= 0,
               "mask extents must be >= 0, got batch {}, heads {}, rows {}, columns {}", mask.batch, mask.heads,
               mask.rows, mask.columns);
   // Tile ends must be representable, hence the tile's own extent below the limit.
-  core::check(mask.rows <= int32_most - shape.block_m && mask.columns <= int32_most - shape.block_n,
-              "rows and columns must leave room for one tile below 2^31, got rows {}, columns {}", mask.rows,
+  core::check(mask.rows <= int32_most - shape.block_m && mask.columns <= int32_most - 3 * shape.block_n,
+              "rows and columns must leave room for three tiles below 2^31, got rows {}, columns {}", mask.rows,
               mask.columns);
   const std::int64_t matrices = mask.batch * mask.heads;
+  const std::int64_t block_m = shape.block_m / packed;
   const std::int64_t lists =
-      std::max((mask.rows + shape.block_m - 1) / shape.block_m, (mask.columns + shape.block_n - 1) / shape.block_n);
+      std::max((mask.rows + block_m - 1) / block_m, (mask.columns + shape.block_n - 1) / shape.block_n);
   core::check(mask.batch <= int32_most && mask.heads <= int32_most &&
                   matrices * std::max<std::int64_t>(lists, 1) < int32_most / 2,
               "a tile map holds fewer than 2^30 row tiles and column blocks, got batch {} x mask heads {} x {}; split "
@@ -45,9 +52,10 @@ void check_map_shape(const MaskShape& mask, TileShape shape) {
               mask.batch, mask.heads, lists);
 }
 
-MapCapacity default_capacity(const MaskShape& mask, TileShape shape, std::int64_t bitmap_bytes) {
-  check_map_shape(mask, shape);
-  const TileGrid grid = tile_grid(static_cast<std::int32_t>(mask.rows), static_cast<std::int32_t>(mask.columns), shape);
+MapCapacity default_capacity(const MaskShape& mask, TileShape shape, std::int64_t bitmap_bytes, const MapForm& form) {
+  check_map_shape(mask, shape, form);
+  const TileGrid grid =
+      tile_grid(static_cast<std::int32_t>(mask.rows), static_cast<std::int32_t>(mask.columns), shape, form);
   const std::int64_t matrices = mask.batch * mask.heads;
   constexpr std::int64_t runs_per_list = 32;
   constexpr std::int64_t most_runs = std::int64_t{1} << 26;  // 1 GiB of runs: beyond that lists fall back
@@ -72,21 +80,30 @@ struct HostTileMap::List {
   std::int64_t unmasked_subtiles = 0;
 
   /// The one run that stands for a list that does not fit: everything from its first to its last visible block.
-  [[nodiscard]] Run span(std::uint32_t classes) const {
+  [[nodiscard]] Run span(std::uint32_t classes, std::int32_t step) const {
     const std::int32_t first = runs.front().first;
-    return {first, runs.back().first + runs.back().count - first, classes, -1};
+    return {first, (runs.back().first - first + step - 1) / step + runs.back().count, classes, -1};
   }
 };
 
 HostTileMap::List HostTileMap::scan_list(std::int64_t matrix, std::int32_t row_tile, std::int32_t column_block) const {
   const bool is_row = column_block < 0;
-  const std::int32_t length = is_row ? grid_.column_blocks : grid_.row_tiles;
+  const auto bounds = [&](std::int32_t u) { return bounds_[matrix * grid_.padded_units() + u]; };
+  const auto column = [&](std::int32_t c) {
+    const std::int64_t at = matrix * grid_.padded_columns + c;
+    return HiddenRows{lts_[at], lte_[at], uts_[at], ute_[at]};
+  };
+  const auto word_at = [&](std::int32_t i) {
+    if (!is_row) return block_word(grid_, i, column_block * grid_.column_units, bounds, column);
+    if (grid_.column_units > 1 && !sees_unit(grid_, row_tile, i, bounds, column)) return 0U;
+    return block_word(grid_, row_tile, i, bounds, column);
+  };
+  const std::int32_t length = is_row ? grid_.units() : grid_.row_tiles;
+  const std::int32_t step = is_row ? grid_.column_units : 1;
   List list;
   std::uint32_t previous = 0;
-  for (std::int32_t i = 0; i < length; ++i) {
-    const std::int32_t r = is_row ? row_tile : i;
-    const std::int32_t c = is_row ? i : column_block;
-    const std::uint32_t word = class_word(grid_, bounds_[matrix * grid_.column_blocks + c], r, c);
+  for (std::int32_t i = 0; i < length;) {
+    const std::uint32_t word = word_at(i);
     if (word != 0) {
       if (word == previous) {
         ++list.runs.back().count;
@@ -101,6 +118,7 @@ HostTileMap::List HostTileMap::scan_list(std::int64_t matrix, std::int32_t row_t
       list.unmasked_subtiles += unmasked_subtiles(word);
     }
     previous = word;
+    i += word != 0 ? step : 1;
   }
   return list;
 }
@@ -109,13 +127,13 @@ void HostTileMap::prepare(const MaskView& mask) {
   const std::int64_t matrices = shape_.batch * shape_.heads;
   const auto size = static_cast<std::size_t>(matrices * grid_.padded_columns);
   lts_.assign(size, grid_.rows), lte_.assign(size, 0), uts_.assign(size, 0), ute_.assign(size, grid_.rows);
-  bounds_.assign(static_cast<std::size_t>(matrices * grid_.column_blocks), BlockBounds::none());
+  bounds_.assign(static_cast<std::size_t>(matrices * grid_.padded_units()), BlockBounds::none());
   for (std::int64_t m = 0; m < matrices; ++m) {
     for (std::int32_t j = 0; j < grid_.columns; ++j) {
       const HiddenRows c = canonical(mask.at(m * grid_.columns + j), grid_.rows);
       const std::int64_t to = m * grid_.padded_columns + j;
       lts_[to] = c.lts, lte_[to] = c.lte, uts_[to] = c.uts, ute_[to] = c.ute;
-      bounds_[m * grid_.column_blocks + j / grid_.block_n].include(c);
+      bounds_[m * grid_.padded_units() + j / grid_.unit()].include(c);
     }
   }
 }
@@ -123,7 +141,8 @@ void HostTileMap::prepare(const MaskView& mask) {
 void HostTileMap::fill_bitmaps(std::int64_t matrix, std::int32_t row_tile, const Run& run) {
   const std::int32_t threads = subtile_threads * grid_.subtiles();
   for (std::int32_t i = 0; i < run.count; ++i) {
-    const std::int64_t base = matrix * grid_.padded_columns + std::int64_t{run.first + i} * grid_.block_n;
+    const std::int32_t start = run.first + i * grid_.column_units;
+    const std::int64_t base = matrix * grid_.padded_columns + std::int64_t{start} * grid_.unit();
     for (std::int32_t t = 0; t < threads; ++t) {
       bitmaps_[std::int64_t{run.bitmap + i} * threads + t] = bitmap_word(grid_, row_tile, t, [&](std::int32_t c) {
         return HiddenRows{lts_[base + c], lte_[base + c], uts_[base + c], ute_[base + c]};
@@ -146,7 +165,7 @@ void HostTileMap::build_rows() {
     const Placement at = place(run_offset, n, capacity_.row_runs, static_cast<std::int32_t>(l));
     const bool bitmaps_fit = at.fits && bitmap_offset + list.partial_blocks <= capacity_.bitmaps;
     row_begin_[l] = at.begin, row_count_[l] = at.count;
-    if (!at.fits) row_runs_[at.begin] = list.span(all_partial(grid_, row_tile));
+    if (!at.fits) row_runs_[at.begin] = list.span(all_partial(grid_, row_tile), grid_.column_units);
     for (std::int64_t i = 0; at.fits && i < n; ++i) {
       Run& run = row_runs_[at.begin + i] = list.runs[i];
       if (run.bitmap >= 0) run.bitmap = bitmaps_fit ? static_cast<std::int32_t>(run.bitmap + bitmap_offset) : -1;
@@ -178,7 +197,7 @@ void HostTileMap::build_columns() {
     if (at.fits) {
       std::copy(list.runs.begin(), list.runs.end(), column_runs_.begin() + at.begin);
     } else {
-      column_runs_[at.begin] = list.span(all_partial(grid_, list.runs.front().first));
+      column_runs_[at.begin] = list.span(all_partial(grid_, list.runs.front().first), 1);
     }
     counts_.column_blocks_visited += list.visited, counts_.runs += n, counts_.fallback_lists += !at.fits;
     offset += n;
@@ -188,11 +207,11 @@ void HostTileMap::build_columns() {
 }
 
 HostTileMap HostTileMap::build(const MaskView& mask, TileShape shape, const MapCapacity& capacity,
-                               const TileCosts& costs) {
-  check_map_shape(mask.shape, shape);
+                               const TileCosts& costs, const MapForm& form) {
+  check_map_shape(mask.shape, shape, form);
   HostTileMap map;
   map.grid_ =
-      tile_grid(static_cast<std::int32_t>(mask.shape.rows), static_cast<std::int32_t>(mask.shape.columns), shape);
+      tile_grid(static_cast<std::int32_t>(mask.shape.rows), static_cast<std::int32_t>(mask.shape.columns), shape, form);
   map.shape_ = mask.shape;
   map.capacity_ = capacity;
   map.costs_ = costs;
@@ -224,7 +243,9 @@ TileMapView HostTileMap::view() const {
           uts_.data(),
           ute_.data(),
           grid_.padded_columns,
-          bitmaps_.data()};
+          bitmaps_.data(),
+          1 << grid_.packed_shift,
+          grid_.column_units};
 }
 
 }  // namespace flashmask::sm90

@@ -10,13 +10,14 @@
 
 namespace flashmask::sm90 {
 
-/// Throws invalid_argument unless block_m is a multiple of 64 up to 512 and block_n a multiple of 8 up to 128, and the
-/// extents and list counts fit the 32-bit fields of TileMapView.
-void check_map_shape(const MaskShape& mask, TileShape shape);
+/// Throws invalid_argument unless block_m is a multiple of 64 up to 512 and block_n a multiple of 8 up to 128, the form
+/// is one that MapForm allows, and the extents and list counts fit the 32-bit fields of TileMapView.
+void check_map_shape(const MaskShape& mask, TileShape shape, const MapForm& form = {});
 
+inline constexpr std::int64_t default_bitmap_bytes = std::int64_t{96} << 20;
 /// Capacity that suits common masks: up to 32 runs a list, bitmaps up to `bitmap_bytes`.
-MapCapacity default_capacity(const MaskShape& mask, TileShape shape,
-                             std::int64_t bitmap_bytes = std::int64_t{96} << 20);
+MapCapacity default_capacity(const MaskShape& mask, TileShape shape, std::int64_t bitmap_bytes = default_bitmap_bytes,
+                             const MapForm& form = {});
 
 /// Owns the arrays behind a TileMapView; value type.
 class HostTileMap {
@@ -24,7 +25,7 @@ class HostTileMap {
   /// `mask` in host memory, any int32 values (canonical form is taken here). Throws invalid_argument as
   /// check_map_shape.
   static HostTileMap build(const MaskView& mask, TileShape shape, const MapCapacity& capacity,
-                           const TileCosts& costs = {});
+                           const TileCosts& costs = {}, const MapForm& form = {});
 
   /// Pointers into this object; valid as long as it is neither changed nor destroyed.
   [[nodiscard]] TileMapView view() const;
@@ -43,7 +44,7 @@ class HostTileMap {
   MapCapacity capacity_;
   TileCosts costs_;
   MapCounts counts_;
-  std::vector<BlockBounds> bounds_;
+  std::vector<BlockBounds> bounds_;  ///< [matrix][padded unit]
   std::vector<std::int32_t> lts_, lte_, uts_, ute_;
   std::vector<Run> row_runs_, column_runs_;
   std::vector<std::int32_t> row_begin_, row_count_, column_begin_, column_count_, row_order_, column_order_;

@@ -18,28 +18,50 @@ constexpr std::uint32_t mixed = 0xffffffffU;  ///< not a class word
 /// Lists shorter than this do not ask their groups: at 8192 columns asking costs 2.5 us more than it saves.
 constexpr std::int32_t least_grouped = 8 * warp_size;
 
+/// The grid, with what a plain map has as constants: its lists then cost nothing for the forms that it is not.
+template <bool Plain>
+__device__ __forceinline__ TileGrid grid_of(const BuildArrays& a) {
+  TileGrid grid = a.grid;
+  if constexpr (Plain) grid.packed_shift = 0, grid.column_units = 1, grid.rule = TileRule::minmax;
+  return grid;
+}
+
 /// Class words of one list, 32 blocks at a time.
 struct ListWalk {
   bool is_row;
   std::int32_t matrix, fixed, length, number;  ///< number: among the lists of its kind
-  const BlockBounds* bounds;                   ///< of the matrix's column blocks
-  const BlockBounds* group_bounds;             ///< of its groups of 32 column blocks
+  std::int32_t step;                           ///< between neighbouring blocks of the list
+  const BlockBounds* bounds;                   ///< of the matrix's units
+  const BlockBounds* group_bounds;             ///< of its groups of 32 units
+  const std::int32_t *lts, *lte, *uts, *ute;   ///< its canonical vectors
 
-  __device__ ListWalk(const BuildArrays& a, std::int32_t list) {
+  __device__ ListWalk(const BuildArrays& a, const TileGrid& grid, std::int32_t list) {
     is_row = list < a.row_lists();
     number = is_row ? list : list - a.row_lists();
-    const std::int32_t fixed_extent = is_row ? a.grid.row_tiles : a.grid.column_blocks;
-    length = is_row ? a.grid.column_blocks : a.grid.row_tiles;
+    const std::int32_t fixed_extent = is_row ? grid.row_tiles : grid.column_blocks;
+    length = is_row ? grid.units() : grid.row_tiles;
+    step = is_row ? grid.column_units : 1;
     matrix = number / fixed_extent;
     fixed = number % fixed_extent;
-    bounds = a.bounds + std::int64_t{matrix} * a.grid.column_blocks;
-    group_bounds = a.group_bounds + std::int64_t{matrix} * a.column_groups();
+    bounds = a.bounds + std::int64_t{matrix} * grid.padded_units();
+    group_bounds = a.group_bounds + std::int64_t{matrix} * a.unit_groups();
+    const std::int64_t first = std::int64_t{matrix} * grid.padded_columns;
+    lts = a.lts + first, lte = a.lte + first, uts = a.uts + first, ute = a.ute + first;
   }
+  __device__ HiddenRows column(std::int32_t c) const { return {lts[c], lte[c], uts[c], ute[c]}; }
   __device__ std::uint32_t word(const TileGrid& grid, std::int32_t i) const {
     if (i >= length) return 0;
     const std::int32_t row_tile = is_row ? fixed : i;
-    const std::int32_t column_block = is_row ? i : fixed;
-    return class_word(grid, bounds[column_block], row_tile, column_block);
+    const std::int32_t start = is_row ? i : fixed * grid.column_units;
+    return block_word(
+        grid, row_tile, start, [this](std::int32_t u) { return bounds[u]; },
+        [this](std::int32_t c) { return column(c); });
+  }
+  /// For row lists: whether the row tile sees anything of unit u alone.
+  __device__ bool sees(const TileGrid& grid, std::int32_t u) const {
+    return u < length && sees_unit(
+                             grid, fixed, u, [this](std::int32_t v) { return bounds[v]; },
+                             [this](std::int32_t c) { return column(c); });
   }
 
   /// The class word of all 32 blocks from `start`, or `mixed` if they may differ or one is partial. What the min/max
@@ -48,17 +70,18 @@ struct ListWalk {
   __device__ std::uint32_t group_word(const TileGrid& grid, std::int32_t start) const {
     if (start > length - warp_size) return mixed;
     if (is_row) {
-      if (start + warp_size == length && grid.columns % grid.block_n != 0) return mixed;
-      const std::uint32_t word = class_word(grid, group_bounds[start / warp_size], fixed, start);
+      const std::uint32_t word =
+          minmax_word(grid, group_bounds[start / warp_size], fixed, start * grid.block_n, warp_size * grid.block_n);
       return has_partial(word) ? mixed : word;
     }
     const std::int32_t r0 = start * grid.block_m, r1 = r0 + warp_size * grid.block_m;
     if (r1 > grid.rows) return mixed;
-    switch (classify(bounds[fixed], r0, r1)) {
+    const auto of_unit = [this](std::int32_t u) { return bounds[u]; };
+    switch (classify(block_bounds(grid, fixed * grid.column_units, of_unit), r0, r1)) {
       case TileClass::masked:
         return 0;
       case TileClass::unmasked:
-        return class_word(grid, bounds[fixed], start, fixed) == all_unmasked(grid) ? all_unmasked(grid) : mixed;
+        return word(grid, start) == all_unmasked(grid) ? all_unmasked(grid) : mixed;
       default:
         return mixed;
     }
@@ -69,10 +92,39 @@ struct ListWalk {
   }
 };
 
-/// Calls group(start, word) for every 32 blocks of a list and once past its end; `word` is the class word of this
-/// lane's block. Where all 32 continue the block before them, same(start, word) is called instead.
+/// walk_list for a row list whose blocks may start at any unit: 32 blocks without a gap at once, then the next unit
+/// that the row tile sees.
+template <typename Group>
+__device__ __forceinline__ void walk_cover(const TileGrid& grid, const ListWalk& walk, Group&& group) {
+  constexpr unsigned all = 0xffffffffU;
+  const std::int32_t lane = threadIdx.x % warp_size;
+  std::uint32_t carry = 0;
+  for (std::int32_t start = 0; start <= walk.length;) {
+    const std::int32_t i = start + lane * walk.step;
+    const unsigned seen = __ballot_sync(all, walk.sees(grid, i));
+    const std::int32_t blocks = seen == all ? warp_size : __ffs(static_cast<int>(~seen)) - 1;
+    const std::uint32_t word = lane < blocks ? walk.word(grid, i) : 0;
+    const std::uint32_t shifted = __shfl_up_sync(all, word, 1);
+    group(start, word, lane == 0 ? carry : shifted);
+    carry = __shfl_sync(all, word, warp_size - 1);
+    start += blocks * walk.step;
+    if (blocks == warp_size) continue;
+    unsigned visible = 0;
+    for (++start; start < walk.length; start += warp_size) {
+      visible = __ballot_sync(all, walk.sees(grid, start + lane));
+      if (visible != 0) break;
+    }
+    if (visible == 0) return;
+    start += __ffs(static_cast<int>(visible)) - 1;
+  }
+}
+
+/// Calls group(start, word, before) for every 32 blocks of a list and once past its end; `word` is the class word of
+/// this lane's block, the one `lane * step` after `start`, `before` that of the block before it. Where all 32 continue
+/// the block before them, same(start, word) is called instead.
 template <typename Group, typename Same>
 __device__ __forceinline__ void walk_list(const TileGrid& grid, const ListWalk& walk, Group&& group, Same&& same) {
+  if (walk.step > 1) return walk_cover(grid, walk, group);
   constexpr unsigned all = 0xffffffffU;
   const std::int32_t lane = threadIdx.x % warp_size;
   std::uint32_t carry = 0;  // class word of the block before this group
@@ -101,12 +153,12 @@ __device__ inline BlockBounds reduce_bounds(const BlockBounds& b) {
           __reduce_min_sync(all, b.ute_min), __reduce_max_sync(all, b.ute_max)};
 }
 
-/// Canonical vectors of one column block, padded; returns this lane's part of the bounds over its real columns.
-__device__ inline BlockBounds prepare_block(const BuildArrays& a, std::int64_t matrix, std::int32_t column_block) {
+/// Canonical vectors of one unit, padded; returns this lane's part of the bounds over its real columns.
+__device__ inline BlockBounds prepare_unit(const BuildArrays& a, std::int64_t matrix, std::int32_t unit) {
   const std::int32_t rows = a.grid.rows;
   BlockBounds b = BlockBounds::none();
-  for (std::int32_t c = threadIdx.x % warp_size; c < a.grid.block_n; c += warp_size) {
-    const std::int32_t column = column_block * a.grid.block_n + c;
+  for (std::int32_t c = threadIdx.x % warp_size; c < a.grid.unit(); c += warp_size) {
+    const std::int32_t column = unit * a.grid.unit() + c;
     HiddenRows hidden{rows, 0, 0, rows};
     if (column < a.grid.columns) {
       const std::int64_t from = matrix * a.grid.columns + column;
@@ -121,17 +173,17 @@ __device__ inline BlockBounds prepare_block(const BuildArrays& a, std::int64_t m
   return b;
 }
 
-/// One CTA per group of 32 column blocks, one warp per block: canonical vectors, bounds of blocks and of the group.
+/// One CTA per group of 32 units, one warp per unit: canonical vectors, bounds of units and of the group.
 __global__ void __launch_bounds__(group_threads) prepare(BuildArrays a) {
   __shared__ BlockBounds warps[warp_size];
-  const std::int64_t matrix = blockIdx.x / a.column_groups();
-  const std::int32_t group = static_cast<std::int32_t>(blockIdx.x % a.column_groups());
+  const std::int64_t matrix = blockIdx.x / a.unit_groups();
+  const std::int32_t group = static_cast<std::int32_t>(blockIdx.x % a.unit_groups());
   const std::int32_t warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
-  const std::int32_t column_block = group * warp_size + warp;
+  const std::int32_t unit = group * warp_size + warp;
   BlockBounds b = BlockBounds::none();
-  if (column_block < a.grid.column_blocks) {
-    b = reduce_bounds(prepare_block(a, matrix, column_block));
-    if (lane == 0) a.bounds[matrix * a.grid.column_blocks + column_block] = b;
+  if (unit < a.grid.padded_units()) {
+    b = reduce_bounds(prepare_unit(a, matrix, unit));
+    if (lane == 0) a.bounds[matrix * a.grid.padded_units() + unit] = b;
   }
   if (lane == 0) warps[warp] = b;
   __syncthreads();
@@ -141,11 +193,13 @@ __global__ void __launch_bounds__(group_threads) prepare(BuildArrays a) {
 }
 
 /// One warp per list: how many runs and bitmaps it wants, its counts and its cost.
+template <bool Plain>
 __global__ void __launch_bounds__(list_threads, 8) measure_lists(BuildArrays a) {
   const std::int64_t list = (std::int64_t{blockIdx.x} * list_threads + threadIdx.x) / warp_size;
   if (list >= std::int64_t{a.row_lists()} + a.column_lists()) return;
   const auto l = static_cast<std::int32_t>(list);
-  const ListWalk walk(a, l);
+  const TileGrid grid = grid_of<Plain>(a);
+  const ListWalk walk(a, grid, l);
   const std::int32_t lane = threadIdx.x % warp_size;
   constexpr unsigned all = 0xffffffffU;
   ListSize size{};
@@ -158,7 +212,7 @@ __global__ void __launch_bounds__(list_threads, 8) measure_lists(BuildArrays a) 
     size.unmasked_subtiles += unmasked_subtiles(word) * blocks;
   };
   walk_list(
-      a.grid, walk,
+      grid, walk,
       [&](std::int32_t, std::uint32_t word, std::uint32_t before) {
         size.runs += word != 0 && word != before;
         add(word, 1);
@@ -268,10 +322,12 @@ __device__ inline void rank_list(const BuildArrays& a, const ListWalk& walk, std
 }
 
 /// One warp per list: writes its runs, or the one run that spans it, and says which bitmaps are to be filled.
-__global__ void __launch_bounds__(list_threads) write_lists(BuildArrays a) {
+template <bool Plain>
+__global__ void __launch_bounds__(list_threads, 8) write_lists(BuildArrays a) {
   const std::int64_t list = (std::int64_t{blockIdx.x} * list_threads + threadIdx.x) / warp_size;
   if (list >= std::int64_t{a.row_lists()} + a.column_lists()) return;
-  const ListWalk walk(a, static_cast<std::int32_t>(list));
+  const TileGrid grid = grid_of<Plain>(a);
+  const ListWalk walk(a, grid, static_cast<std::int32_t>(list));
   const ListPlace place = a.places[list];
   const std::int32_t lane = threadIdx.x % warp_size;
   if (a.order != nullptr) rank_list(a, walk, lane);
@@ -281,8 +337,10 @@ __global__ void __launch_bounds__(list_threads) write_lists(BuildArrays a) {
   constexpr unsigned all = 0xffffffffU;
   std::int32_t runs_before = 0, bitmaps_before = 0, open_first = 0, first_visible = -1, last_visible = -1;
   // walk_list goes one block past the end, so that the last run is always closed by a masked one.
+  const std::int32_t step = walk.step;
   const auto group = [&](std::int32_t start, std::uint32_t word, std::uint32_t before) {
-    const std::int32_t i = start + lane;
+    const std::int32_t i = start + lane * step;
+    const auto last_of = [&](unsigned lanes) { return start + (31 - __clz(static_cast<int>(lanes))) * step; };
     const unsigned visible = __ballot_sync(all, word != 0);
     const unsigned starts = __ballot_sync(all, word != 0 && word != before);
     const unsigned partials = __ballot_sync(all, has_partial(word));
@@ -290,8 +348,8 @@ __global__ void __launch_bounds__(list_threads) write_lists(BuildArrays a) {
       const unsigned earlier = starts & below;
       const std::int32_t run = runs_before + __popc(earlier);
       if (before != 0 && word != before) {  // this block ends the run before it
-        const std::int32_t first = earlier != 0 ? start + 31 - __clz(static_cast<int>(earlier)) : open_first;
-        runs[run - 1].count = i - first;
+        const std::int32_t extent = i - (earlier != 0 ? last_of(earlier) : open_first);
+        runs[run - 1].count = step == 1 ? extent : extent / step;
       }
       if (word != 0 && word != before) {
         const bool mapped = has_partial(word) && place.bitmap >= 0;
@@ -306,18 +364,18 @@ __global__ void __launch_bounds__(list_threads) write_lists(BuildArrays a) {
       a.bitmap_block[bitmap] = i;
     }
     if (visible != 0) {
-      if (first_visible < 0) first_visible = start + __ffs(static_cast<int>(visible)) - 1;
-      last_visible = start + 31 - __clz(static_cast<int>(visible));
+      if (first_visible < 0) first_visible = start + (__ffs(static_cast<int>(visible)) - 1) * step;
+      last_visible = last_of(visible);
     }
-    if (starts != 0) open_first = start + 31 - __clz(static_cast<int>(starts));
+    if (starts != 0) open_first = last_of(starts);
     runs_before += __popc(starts), bitmaps_before += __popc(partials);
   };
-  walk_list(a.grid, walk, group, [&](std::int32_t start, std::uint32_t word) {
+  walk_list(grid, walk, group, [&](std::int32_t start, std::uint32_t word) {
     if (word != 0) last_visible = start + warp_size - 1;
   });
   if (!place.fits && lane == 0) {
-    runs[0] = {first_visible, last_visible + 1 - first_visible,
-               all_partial(a.grid, walk.is_row ? walk.fixed : first_visible), -1};
+    runs[0] = {first_visible, (last_visible - first_visible + step - 1) / step + 1,
+               all_partial(grid, walk.is_row ? walk.fixed : first_visible), -1};
   }
 }
 
@@ -329,7 +387,7 @@ __global__ void fill_bitmaps(BuildArrays a) {
     const std::int32_t list = a.bitmap_list[bitmap];
     if (list < 0) continue;
     const std::int64_t base = std::int64_t{list / a.grid.row_tiles} * a.grid.padded_columns +
-                              std::int64_t{a.bitmap_block[bitmap]} * a.grid.block_n;
+                              std::int64_t{a.bitmap_block[bitmap]} * a.grid.unit();
     __syncthreads();  // the columns of the previous bitmap have been read
     for (std::int32_t c = threadIdx.x; c < a.grid.block_n; c += blockDim.x) {
       columns[c] = {a.lts[base + c], a.lte[base + c], a.uts[base + c], a.ute[base + c]};

@@ -6,54 +6,156 @@
 
 namespace flashmask::sm90 {
 
+/// How a map departs from the plain one of rows, blocks and min/max. Only kernels made for a form can read its map.
+struct MapForm {
+  /// Query heads whose rows share a row tile: accumulator row r belongs to mask row r / packed_heads of the tile, which
+  /// has block_m / packed_heads of them. A power of two up to 64.
+  std::int32_t packed_heads = 1;
+  /// Above 1: a block of a row list may start at any multiple of block_n / column_units columns, and the list covers
+  /// what its row tile sees with as few blocks as there can be: from the first visible unit, then from the next one
+  /// that is not covered, and so on. Column lists stay on the grid of blocks.
+  std::int32_t column_units = 1;
+  /// exact: what min/max calls partial is asked column by column.
+  TileRule rule = TileRule::minmax;
+  friend bool operator==(const MapForm&, const MapForm&) = default;
+};
+
 /// Tile grid of a mask, what both builders need to know of its shape. Rows and columns stay a whole tile below 2^31
 /// (check_map_shape), so the ends of every tile are int32.
 struct TileGrid {
   std::int32_t rows, columns;
-  std::int32_t block_m, block_n;
+  std::int32_t block_m, block_n;  ///< block_m: mask rows of a row tile
   std::int32_t row_tiles, column_blocks;
   std::int32_t padded_columns;
+  std::int32_t packed_shift;  ///< log2 of packed_heads
+  std::int32_t column_units;
+  TileRule rule;
 
-  [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t subtiles() const { return block_m / subtile_rows; }
+  [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t subtiles() const {
+    return (block_m << packed_shift) / subtile_rows;
+  }
+  /// Mask rows of a subtile.
+  [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t subtile_extent() const {
+    return subtile_rows >> packed_shift;
+  }
+  /// Columns of a unit, the step in which blocks of row lists start.
+  [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t unit() const { return block_n / column_units; }
+  [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t units() const { return (columns + unit() - 1) / unit(); }
+  [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t padded_units() const { return padded_columns / unit(); }
 };
 
-[[nodiscard]] constexpr TileGrid tile_grid(std::int32_t rows, std::int32_t columns, TileShape shape) {
+[[nodiscard]] constexpr TileGrid tile_grid(std::int32_t rows, std::int32_t columns, TileShape shape,
+                                           const MapForm& form = {}) {
   const auto blocks = [](std::int64_t extent, std::int64_t block) {
     return static_cast<std::int32_t>((extent + block - 1) / block);
   };
+  const std::int32_t block_m = shape.block_m / form.packed_heads;
   const std::int32_t column_blocks = blocks(columns, shape.block_n);
-  // block_n is a multiple of 8, so whole blocks are already 16-byte aligned.
+  std::int32_t packed_shift = 0;
+  while ((1 << packed_shift) < form.packed_heads) ++packed_shift;
+  // block_n is a multiple of 8, so whole blocks are already 16-byte aligned. Blocks that start anywhere may end a block
+  // beyond the last one, those of a list that fell back to one run two.
+  const std::int32_t beyond = columns > 0 && form.column_units > 1 ? 2 : 0;
   return {rows,
           columns,
-          shape.block_m,
+          block_m,
           shape.block_n,
-          blocks(rows, shape.block_m),
+          blocks(rows, block_m),
           column_blocks,
-          column_blocks * shape.block_n};
+          (column_blocks + beyond) * shape.block_n,
+          packed_shift,
+          form.column_units,
+          form.rule};
 }
 
-/// Class word of (row tile, column block) from the block's bounds; 0 iff every subtile is masked.
+/// Class of rows [r0, r1) x columns [first, end) by the exact rule: a tile is masked (unmasked) iff the one rule says
+/// so of each of its columns alone, whose two runs neither overlap nor touch.
+template <typename Columns>
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr TileClass classify_exact(std::int32_t first, std::int32_t end,
+                                                                       std::int32_t r0, std::int32_t r1,
+                                                                       Columns&& column) {
+  bool masked = true, unmasked = true;
+  for (std::int32_t c = first; c < end && (masked || unmasked); ++c) {
+    BlockBounds alone = BlockBounds::none();
+    alone.include(column(c));
+    const TileClass of_column = classify(alone, r0, r1);
+    masked = masked && of_column == TileClass::masked;
+    unmasked = unmasked && of_column == TileClass::unmasked;
+  }
+  return masked ? TileClass::masked : unmasked ? TileClass::unmasked : TileClass::partial;
+}
+
+/// Class word of (row tile, `width` columns from `first_column`); 0 iff every subtile is masked. What min/max over the
+/// columns' bounds calls partial, `refine(first, end, r0, r1)` decides for the columns that exist.
+template <typename Refine>
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t class_word(const TileGrid& grid, const BlockBounds& bounds,
-                                                                       std::int32_t row_tile,
-                                                                       std::int32_t column_block) {
-  const bool ragged = column_block == grid.column_blocks - 1 && grid.columns % grid.block_n != 0;
+                                                                       std::int32_t row_tile, std::int32_t first_column,
+                                                                       std::int32_t width, Refine&& refine) {
+  const bool ragged = first_column + width > grid.columns;
+  const std::int32_t end = ragged ? grid.columns : first_column + width;
   std::uint32_t word = 0;
   for (std::int32_t s = 0; s < grid.subtiles(); ++s) {
-    const std::int32_t r0 = row_tile * grid.block_m + s * subtile_rows;
+    const std::int32_t r0 = row_tile * grid.block_m + s * grid.subtile_extent();
     if (r0 >= grid.rows) break;  // wholly beyond the rows: masked
-    const std::int32_t r1 = r0 + subtile_rows < grid.rows ? r0 + subtile_rows : grid.rows;
+    const std::int32_t r1 = r0 + grid.subtile_extent() < grid.rows ? r0 + grid.subtile_extent() : grid.rows;
     TileClass c = classify(bounds, r0, r1);
+    if (c == TileClass::partial) c = refine(first_column, end, r0, r1);
     if (ragged && c == TileClass::unmasked) c = TileClass::partial;  // the columns beyond the end must be cut
     word |= static_cast<std::uint32_t>(c) << (2 * s);
   }
   return word;
 }
 
+/// The class word by min/max alone.
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t minmax_word(const TileGrid& grid, const BlockBounds& bounds,
+                                                                        std::int32_t row_tile,
+                                                                        std::int32_t first_column, std::int32_t width) {
+  return class_word(grid, bounds, row_tile, first_column, width,
+                    [](std::int32_t, std::int32_t, std::int32_t, std::int32_t) { return TileClass::partial; });
+}
+
+/// The class word by the grid's rule; `column(c)` gives the canonical quadruple of column c of the mask.
+template <typename Columns>
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t rule_word(const TileGrid& grid, const BlockBounds& bounds,
+                                                                      std::int32_t row_tile, std::int32_t first_column,
+                                                                      std::int32_t width, Columns&& column) {
+  if (grid.rule == TileRule::minmax) return minmax_word(grid, bounds, row_tile, first_column, width);
+  return class_word(grid, bounds, row_tile, first_column, width,
+                    [&](std::int32_t first, std::int32_t end, std::int32_t r0, std::int32_t r1) {
+                      return classify_exact(first, end, r0, r1, column);
+                    });
+}
+
+/// Bounds of the block that starts at unit `start`; `bounds(u)` gives those of unit u.
+template <typename Bounds>
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr BlockBounds block_bounds(const TileGrid& grid, std::int32_t start,
+                                                                       Bounds&& bounds) {
+  BlockBounds all = bounds(start);
+  for (std::int32_t u = 1; u < grid.column_units; ++u) all.include(bounds(start + u));
+  return all;
+}
+
+/// Class word of the block that starts at unit `start`.
+template <typename Bounds, typename Columns>
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t block_word(const TileGrid& grid, std::int32_t row_tile,
+                                                                       std::int32_t start, Bounds&& bounds,
+                                                                       Columns&& column) {
+  return rule_word(grid, block_bounds(grid, start, bounds), row_tile, start * grid.unit(), grid.block_n, column);
+}
+
+/// Whether a row tile sees anything of unit u alone. By either rule a block with such a unit is not masked: what covers
+/// all columns of a block covers those of each unit.
+template <typename Bounds, typename Columns>
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr bool sees_unit(const TileGrid& grid, std::int32_t row_tile,
+                                                             std::int32_t u, Bounds&& bounds, Columns&& column) {
+  return rule_word(grid, bounds(u), row_tile, u * grid.unit(), grid.unit(), column) != 0;
+}
+
 /// Every subtile that has rows, partial: what a list that does not fit says of all its blocks.
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t all_partial(const TileGrid& grid, std::int32_t row_tile) {
   std::uint32_t word = 0;
   for (std::int32_t s = 0; s < grid.subtiles(); ++s) {
-    if (row_tile * grid.block_m + s * subtile_rows >= grid.rows) break;
+    if (row_tile * grid.block_m + s * grid.subtile_extent() >= grid.rows) break;
     word |= static_cast<std::uint32_t>(TileClass::partial) << (2 * s);
   }
   return word;
@@ -115,8 +217,8 @@ struct Placement {
 template <typename Columns>
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint64_t bitmap_word(const TileGrid& grid, std::int32_t row_tile,
                                                                         std::int32_t t, Columns&& column) {
-  const std::int32_t low = row_tile * grid.block_m + accumulator_row(t, 0);
-  const std::int32_t high = low + (accumulator_row(t, 2) - accumulator_row(t, 0));
+  const std::int32_t low = row_tile * grid.block_m + (accumulator_row(t, 0) >> grid.packed_shift);
+  const std::int32_t high = row_tile * grid.block_m + (accumulator_row(t, 2) >> grid.packed_shift);
   constexpr std::uint32_t low_bits = 0x00ff00ffU;  // elements of the upper of the thread's two rows
   const std::uint32_t has_rows = (low < grid.rows ? low_bits : 0U) | (high < grid.rows ? low_bits << 8 : 0U);
   std::uint32_t words[2] = {0, 0};
