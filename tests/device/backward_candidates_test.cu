@@ -36,7 +36,7 @@ class BackwardCandidate : public ::testing::TestWithParam<Candidate> {
     call.shape = f.shape, call.map = c.mask.view(), call.lse = f.lse.data();
     call.q = f.q.view(), call.k = f.k.view(), call.v = f.v.view(), call.out = f.out.view(), call.dout = c.dout.view();
     call.dq = c.dq.mutable_view(), call.dk = c.dk.mutable_view(), call.dv = c.dv.mutable_view();
-    call.scale = f.scale.value_or(1 / std::sqrt(static_cast<float>(f.shape.head_dim)));
+    call.scale = f.setup.scale.value_or(1 / std::sqrt(static_cast<float>(f.shape.head_dim)));
     call.candidate = &GetParam();
     return call;
   }

@@ -31,7 +31,7 @@ struct BackwardCase {
 
   BackwardCase(const AttentionShape& s, const MaskView& host_mask, std::uint64_t seed, bool is_deterministic,
                Layout layout = Layout::bshd, float spread = 1)
-      : forward(s, host_mask, seed, layout, spread),
+      : forward(s, host_mask, seed, {.layout = layout, .spread = spread}),
         dout(s.batch, s.rows, s.query_heads, s.head_dim, layout),
         dq(s.batch, s.rows, s.query_heads, s.head_dim, layout),
         dk(s.batch, s.columns, s.kv_heads, s.head_dim, layout),
@@ -47,7 +47,7 @@ struct BackwardCase {
   void run_backward() const {
     const ForwardCase<T>& f = forward;
     sm90::BackwardArguments a;
-    a.shape = f.shape, a.map = &mask.view(), a.scale = f.scale, a.deterministic = deterministic;
+    a.shape = f.shape, a.map = &mask.view(), a.scale = f.setup.scale, a.deterministic = deterministic;
     a.q = f.q.view(), a.k = f.k.view(), a.v = f.v.view(), a.out = f.out.view(), a.dout = dout.view();
     a.lse = f.lse.data(), a.workspace = workspace.data();
     a.dq = dq.mutable_view(), a.dk = dk.mutable_view(), a.dv = dv.mutable_view();
@@ -62,8 +62,8 @@ struct BackwardCase {
 
   bool expect_right(WorstErrors& errors, const std::string& context) const {
     const ForwardCase<T>& f = forward;
-    NaiveInputs<T> in{f.shape, &f.q, &f.k, &f.v, &dout, &f.vectors};
-    if (f.scale) in.scale = static_cast<double>(*f.scale);
+    NaiveInputs<T> in{f.shape, &f.q, &f.k, &f.v, &dout, &f.oracle_vectors};
+    if (f.setup.scale) in.scale = static_cast<double>(*f.setup.scale);
     const NaiveResult exact = naive_attention<double, false>(in), naive = naive_attention<float, true>(in);
     // dS = P (dO.V - dO.O): both products are float32 sums of terms of at most |dO||V| in all, 4 roundings each.
     const double scale = in.scale.value_or(1 / std::sqrt(static_cast<double>(f.shape.head_dim)));

@@ -28,7 +28,7 @@ bool draw_and_check(Random& random, int n, const ForwardWorkspace& workspace, Wo
   const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns});
   BackwardCase<T> c(shape_of(e), mask.view(), n, random.one_in(3),
                     pick(random, {Layout::bshd, Layout::bhsd, Layout::padded}), pick(random, {0.3F, 1.0F, 1.0F, 2.0F}));
-  if (random.one_in(5)) c.forward.scale = 0.2F;
+  if (random.one_in(5)) c.forward.setup.scale = 0.2F;
   c.run(workspace);
   return c.expect_right(errors,
                         "draw " + std::to_string(n) + ": " + describe(e) + (c.deterministic ? " deterministic" : ""));

@@ -5,42 +5,33 @@
 #include <string>
 #include <vector>
 
-#include "device/forward_problem.cuh"
+#include "device/forward_harness.cuh"
 #include "flashmask/error.hpp"
 #include "sm90/ptx/fence.cuh"
 
 namespace flashmask::device {
 namespace {
 
+struct Result {
+  std::vector<double> out, lse;
+};
+
 /// A call whose tensors stay, to be launched again and again.
 struct Call {
-  Problem problem;
-  Inputs<__nv_bfloat16> in;
-  DeviceTensor<__nv_bfloat16> out;
-  DeviceBuffer<float> lse;
-  DeviceMaskVectors vectors;
-  sm90::DeviceTileMap map;
-  Workspace workspace;
+  using T = __nv_bfloat16;
+  ColumnMask mask;
+  ForwardCase<T> c;
+  ForwardWorkspace workspace;
   sm90::ForwardArguments arguments;
 
-  explicit Call(const Problem& p)
-      : problem(p),
-        in(p),
-        out(p.shape.batch, p.shape.rows, p.shape.query_heads, p.shape.head_dim, p.layout),
-        lse(p.shape.batch * p.shape.query_heads * p.shape.rows),
-        vectors(p.mask.view()),
-        map(make_map(p)) {
-    fill_map(map, vectors);
+  Call(const AttentionShape& shape, const ColumnMask& of, const ForwardSetup& setup = {})
+      : mask(of), c(shape, mask.view(), 1, setup), arguments(c.arguments(workspace)) {
+    c.mask.refill(c.vectors.view(), nullptr);
     require(cudaDeviceSynchronize(), "refill");
-    arguments.shape = p.shape, arguments.map = &map.view(), arguments.grid = p.grid;
-    arguments.q = in.q.view(), arguments.k = in.k.view(), arguments.v = in.v.view();
-    arguments.out = out.mutable_view(), arguments.lse = lse.data(), arguments.workspace = workspace.bytes.data();
   }
-  void poison() { out.poison(), lse.poison(); }
   Result result() {
     sm90::check_workspace(workspace.bytes.data(), arguments.stream);
-    const std::vector<float> raw = lse.download();
-    return {out.download(), {raw.begin(), raw.end()}};
+    return {c.out.download(), c.lse_values()};
   }
 };
 
@@ -49,30 +40,30 @@ void expect_same(const Result& a, const Result& b) {
   EXPECT_TRUE(a.lse == b.lse);
 }
 
-Problem documents(std::int64_t n, std::int64_t heads = 4) {
-  return {{1, n, n, heads, heads, 128}, named("share_question", n)};
+Call documents(std::int64_t n) {
+  return {{1, n, n, 4, 4, 128}, named("share_question", n)};
 }
 
 TEST(Forward, repeats_are_bitwise_equal) {
-  Call call(documents(1500));
+  Call call = documents(1500);
   sm90::forward(call.arguments);
   const Result first = call.result();
   for (int i = 0; i < 100; ++i) {
-    call.poison();
+    call.c.poison();
     sm90::forward(call.arguments);
     expect_same(call.result(), first);
   }
 }
 
 TEST(Forward, two_streams_at_once_equal_serial_calls) {
-  Call a(documents(1500)), b({{2, 900, 900, 8, 2, 64}, named("causal", 900, 900, 2)});
+  Call a = documents(1500), b({2, 900, 900, 8, 2, 64}, named("causal", 900, 900, 2));
   sm90::forward(a.arguments);
   const Result serial_a = a.result();
   sm90::forward(b.arguments);
   const Result serial_b = b.result();
   cudaStream_t streams[2];
   for (cudaStream_t& s : streams) require(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "cudaStreamCreate");
-  a.poison(), b.poison();
+  a.c.poison(), b.c.poison();
   require(cudaDeviceSynchronize(), "poison");
   a.arguments.stream = streams[0], b.arguments.stream = streams[1];
   for (int i = 0; i < 50; ++i) sm90::forward(a.arguments), sm90::forward(b.arguments);
@@ -84,8 +75,8 @@ TEST(Forward, two_streams_at_once_equal_serial_calls) {
 TEST(Cases, A32_a_captured_graph_follows_a_mask_refilled_in_place) {
   const std::int64_t n = 16;
   const masks::Packing one({masks::Document{16}}), three({masks::Document{5}, masks::Document{5}, masks::Document{6}});
-  Call call({{1, n, n, 2, 2, 128}, masks::causal_document({1, 1, n, n}, one)});
-  Call other({{1, n, n, 2, 2, 128}, masks::causal_document({1, 1, n, n}, three)});
+  Call call({1, n, n, 2, 2, 128}, masks::causal_document({1, 1, n, n}, one));
+  Call other({1, n, n, 2, 2, 128}, masks::causal_document({1, 1, n, n}, three));
   sm90::forward(call.arguments), sm90::forward(other.arguments);
   const Result want_one = call.result(), want_three = other.result();
   cudaStream_t stream;
@@ -94,19 +85,19 @@ TEST(Cases, A32_a_captured_graph_follows_a_mask_refilled_in_place) {
   cudaGraph_t graph;
   cudaGraphExec_t executable;
   require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "begin capture");
-  fill_map(call.map, call.vectors, stream);
+  call.c.mask.refill(call.c.vectors.view(), stream);
   sm90::forward(call.arguments);
   require(cudaStreamEndCapture(stream, &graph), "end capture");
   require(cudaGraphInstantiate(&executable, graph, 0), "instantiate");
   for (const bool changed : {false, true, false}) {
-    const MaskView view = changed ? other.problem.mask.view() : call.problem.mask.view();
-    for (const auto& [to, from] : {std::pair{call.vectors.lts.data(), view.lts},
-                                   {call.vectors.lte.data(), view.lte},
-                                   {call.vectors.uts.data(), view.uts},
-                                   {call.vectors.ute.data(), view.ute}}) {
+    const MaskView view = changed ? other.mask.view() : call.mask.view();
+    for (const auto& [to, from] : {std::pair{call.c.vectors.lts.data(), view.lts},
+                                   {call.c.vectors.lte.data(), view.lte},
+                                   {call.c.vectors.uts.data(), view.uts},
+                                   {call.c.vectors.ute.data(), view.ute}}) {
       require(cudaMemcpy(to, from, n * sizeof(std::int32_t), cudaMemcpyHostToDevice), "cudaMemcpy");
     }
-    call.poison();
+    call.c.poison();
     require(cudaDeviceSynchronize(), "poison");
     require(cudaGraphLaunch(executable, stream), "replay");
     expect_same(call.result(), changed ? want_three : want_one);
@@ -130,9 +121,8 @@ __global__ void fake_producer(const __nv_bfloat16* k, const __nv_bfloat16* v, __
 
 TEST(Forward, waits_for_the_chunk_of_every_block) {
   const std::int64_t n = 2000, chunk = 300, chunks = (n + chunk - 1) / chunk;
-  Problem p{{1, n, n, 4, 2, 128}, named("causal_document", n)};
-  p.grid = 64;  // the producer needs room beside the kernel
-  Call call(p);
+  // 64 CTAs: the producer needs room beside the kernel
+  Call call({1, n, n, 4, 2, 128}, named("causal_document", n), {.grid = 64});
   sm90::forward(call.arguments);
   const Result want = call.result();
   DeviceTensor<__nv_bfloat16> k(1, n, 2, 128), v(1, n, 2, 128);
@@ -145,11 +135,11 @@ TEST(Forward, waits_for_the_chunk_of_every_block) {
   cudaStream_t stream;
   require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
   for (std::uint64_t epoch = 1; epoch <= 10; ++epoch) {
-    k.poison(), v.poison(), call.poison();
+    k.poison(), v.poison(), call.c.poison();
     require(cudaDeviceSynchronize(), "poison");
     call.arguments.arrival->epoch = epoch;
     sm90::forward(call.arguments);
-    fake_producer<<<1, 256, 0, stream>>>(call.in.k.data(), call.in.v.data(), k.data(), v.data(), chunk * 2 * 128,
+    fake_producer<<<1, 256, 0, stream>>>(call.c.k.data(), call.c.v.data(), k.data(), v.data(), chunk * 2 * 128,
                                          n * 2 * 128, words.data(), static_cast<int>(chunks), epoch);
     const Result got = call.result();
     if (epoch > 1) {  // another order of the blocks rounds differently
@@ -165,7 +155,7 @@ TEST(Forward, waits_for_the_chunk_of_every_block) {
 
 TEST(Forward, a_chunk_that_never_comes_is_named_within_the_deadline) {
   const std::int64_t n = 1000;
-  Call call({{1, n, n, 2, 2, 128}, named("full", n)});
+  Call call({1, n, n, 2, 2, 128}, named("full", n));
   const DeviceBuffer<std::uint64_t> words(std::vector<std::uint64_t>{1, 1, 0, 1});
   call.arguments.arrival = sm90::ChunkArrival{words.data(), 1, 256, 50};
   sm90::forward(call.arguments);
@@ -183,7 +173,7 @@ TEST(Forward, a_chunk_that_never_comes_is_named_within_the_deadline) {
 }
 
 TEST(Validate, names_what_is_wrong) {
-  Call call(documents(300));
+  const Call call = documents(300);
   const auto text = [&](auto&& change) {
     sm90::ForwardArguments a = call.arguments;
     change(a);

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "device/forward_harness.cuh"
-#include "flashmask/builders.hpp"
 
 namespace flashmask::device {
 namespace {
@@ -51,7 +50,7 @@ Counts one_to(std::int64_t rows) {
 void probe(const AttentionShape& shape, const MaskView& mask,
            const std::function<std::int64_t(std::int64_t, std::int64_t, std::int64_t)>& count) {
   const ForwardWorkspace workspace;
-  ForwardCase<__nv_bfloat16> c(shape, mask, 1, Layout::bshd, 0);
+  ForwardCase<__nv_bfloat16> c(shape, mask, 1, {.spread = 0});
   c.run(workspace);
   workspace.check();
   const std::vector<double> lse = c.lse_values();
@@ -73,7 +72,7 @@ void probe(const AttentionShape& shape, const MaskView& mask,
 void oracle(const AttentionShape& shape, const MaskView& mask, Layout layout = Layout::bshd) {
   const ForwardWorkspace workspace;
   WorstErrors errors;
-  ForwardCase<__nv_bfloat16> c(shape, mask, 2, layout);
+  ForwardCase<__nv_bfloat16> c(shape, mask, 2, {.layout = layout});
   c.run(workspace);
   workspace.check();
   ASSERT_TRUE(c.expect_right(errors, "bf16"));
@@ -290,7 +289,7 @@ TEST(ForwardCases, A32_a_captured_call_replays_on_a_refilled_mask) {
   };
   EXPECT_EQ(replay(), eager_one);
   const std::vector<std::int32_t> lts(three.lts().begin(), three.lts().end());
-  c.vectors.lts.upload(lts);
+  c.vectors.lts.upload(lts), c.oracle_vectors.lts.upload(lts);
   const auto replayed = replay();
   c.out.poison();
   c.run(workspace);

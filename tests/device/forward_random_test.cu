@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "device/forward_harness.cuh"
-#include "flashmask/builders.hpp"
 #include "support/mask_families.hpp"
 
 namespace flashmask::device {
@@ -34,10 +33,14 @@ bool draw_and_check(Random& random, int n, const ForwardWorkspace& workspace, Wo
   const auto e = random_attention_shape(random, most, most);
   const AttentionShape shape{e.batch, e.rows, e.columns, e.query_heads, e.kv_heads, e.head_dim};
   const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns});
-  ForwardCase<T> c(shape, mask.view(), n, pick(random, {Layout::bshd, Layout::bhsd, Layout::padded}),
-                   pick(random, {0.3F, 1.0F, 1.0F, 3.0F}));
-  c.grid = pick(random, {0, 0, 1, 5});
-  if (random.one_in(5)) c.scale = 0.2F;
+  ForwardSetup setup;
+  setup.layout = pick(random, {Layout::bshd, Layout::bhsd, Layout::padded});
+  setup.spread = pick(random, {0.3F, 1.0F, 1.0F, 3.0F});
+  setup.grid = pick(random, {0, 0, 1, 5});
+  if (random.one_in(5)) setup.scale = 0.2F;
+  setup.tile = random.one_in(2) ? sm90::forward_tiles(shape.head_dim).size() - 1 : 0;
+  setup.bitmaps = !random.one_in(4);
+  ForwardCase<T> c(shape, mask.view(), n, setup);
   c.run(workspace);
   workspace.check();
   return c.expect_right(errors, describe(n, shape, e.mask_heads));
@@ -59,7 +62,7 @@ TEST(ForwardRandom, agrees_with_float64_on_2000_random_masks_and_shapes) {
 /// With q = 0 every visible column counts one: lse = ln(count), so a single wrong cell of 8192 shows.
 void probe(const AttentionShape& shape, const ColumnMask& mask, const ForwardWorkspace& workspace,
            const std::string& name) {
-  ForwardCase<__nv_bfloat16> c(shape, mask.view(), 7, Layout::bshd, 0);
+  ForwardCase<__nv_bfloat16> c(shape, mask.view(), 7, {.spread = 0});
   c.run(workspace);
   workspace.check();
   const std::vector<double> lse = c.lse_values();
@@ -124,7 +127,7 @@ TEST(ForwardRandom, a_thousand_repetitions_are_bitwise_equal) {
     };
     const std::string first = bytes();
     for (int n = 0; n < repeats; ++n) {
-      if (n % 10 == 0) c.out.poison(), c.lse.poison();
+      if (n % 10 == 0) c.poison();
       c.run(workspace);
       if (n % 10 == 9) ASSERT_EQ(first == bytes(), true) << "repetition " << n << " of kind " << static_cast<int>(kind);
     }

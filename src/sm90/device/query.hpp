@@ -1,0 +1,17 @@
+// Which GPU this process would run on, and whether the kernels can run there.
+#pragma once
+
+#include <string>
+
+namespace flashmask::sm90 {
+
+struct DeviceInfo {
+  std::string name;    ///< "NVIDIA H200"
+  std::string driver;  ///< its version as the system tells it, else the CUDA version it serves
+};
+
+/// The current device. Throws unsupported, saying what is missing and what to do, without a GPU of compute capability
+/// 9.0.
+DeviceInfo require_device();
+
+}  // namespace flashmask::sm90
