@@ -133,28 +133,49 @@ PackedRow from_histogram(const Call& call, std::string_view csv) {
   });
 }
 
+/// "pack:N[:i]": the rows, and which list of the size.
+struct PackForm {
+  std::int64_t rows = 0;
+  std::optional<std::int64_t> index;
+};
+
+PackForm pack_form(const Call& call) {
+  PackForm form;
+  const char* at = call.arguments.data();
+  const char* const end = at + call.arguments.size();
+  auto result = std::from_chars(at, end, form.rows);
+  bool parsed = result.ec == std::errc{} && form.rows >= 1 && form.rows <= kMaxTokens;
+  if (parsed && result.ptr != end && *result.ptr == ':') {
+    result = std::from_chars(result.ptr + 1, end, form.index.emplace());
+    parsed = result.ec == std::errc{} && *form.index >= 0;
+  }
+  check(parsed && result.ptr == end, "workload {}: expected pack:N or pack:N:i with i >= 0 and 1 <= N <= {}",
+        printable(call.spec), kMaxTokens);
+  return form;
+}
+
+/// The lists of the next shorter size (8192 at least), scaled to the rows; the last document takes what is left over.
 PackedRow from_pack(const Call& call) {
-  std::string_view size = call.arguments;
-  std::int64_t index = call.batch_row;
-  if (const std::size_t colon = size.find(':'); colon != std::string_view::npos) {
-    const std::string_view text = size.substr(colon + 1);
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), index);
-    check(status == std::errc{} && end == text.data() + text.size() && index >= 0,
-          "workload {}: expected pack:N:i with i >= 0", printable(call.spec));
-    size = size.substr(0, colon);
-  }
+  const PackForm form = pack_form(call);
+  const std::int64_t size = form.rows >= 131072 ? 131072 : form.rows >= 32768 ? 32768 : 8192;
   const Json packs = parse_json(kernel_packs_json(), "kernel_packs.json");
-  const Json* list = packs.find(size);
-  check(list != nullptr && list->array() != nullptr, "workload {}: no packs of that size; known: 8192, 32768, 131072",
-        printable(call.spec));
+  const Json* list = packs.find(std::to_string(size));
+  check(list != nullptr && list->array() != nullptr, "kernel_packs.json has no packs of {}", size);
   const auto count = static_cast<std::int64_t>(list->array()->size());
-  check(size.size() == call.arguments.size() || index < count,
-        "workload {}: pack {} of {} does not exist (counted from 0)", printable(call.spec), index, count);
+  check(!form.index || *form.index < count, "workload {}: pack {} of {} does not exist (counted from 0)",
+        printable(call.spec), form.index.value_or(0), count);
+  const auto index = static_cast<std::size_t>(form.index.value_or(call.batch_row) % count);
   PackedRow row;
-  for (const Json& pair :
-       *(*list->array())[static_cast<std::size_t>(index % count)].find("prefix_and_length")->array()) {
-    row.documents.push_back({(*pair.integers())[1], (*pair.integers())[0], {}});
+  std::int64_t used = 0;
+  for (const Json& pair : *(*list->array())[index].find("prefix_and_length")->array()) {
+    const std::int64_t prefix = (*pair.integers())[0] * form.rows / size;
+    const std::int64_t length = (*pair.integers())[1] * form.rows / size;
+    check(prefix >= 1, "workload {}: {} rows are too few for the documents of a pack of {}", printable(call.spec),
+          form.rows, size);
+    row.documents.push_back({length, prefix, {}});
+    used += length;
   }
+  row.documents.back().length += form.rows - used;
   return row;
 }
 
@@ -281,7 +302,9 @@ const std::vector<Generator>& table() {
       {{"wikipedia", "the same from the histogram of Wikipedia articles"},
        "causal_document",
        [](const Call& call) { return from_histogram(call, wikipedia_histogram_csv()); }},
-      {{"pack:N[:i]", "pack i of the public kernel benchmark, N = 8192, 32768 or 131072 (without i: one a batch row)"},
+      {{"pack:N[:i]",
+        "pack i of the public kernel benchmark, of 8192, 32768 or 131072 tokens, scaled to N (without i: one a batch "
+        "row)"},
        "causal_document",
        from_pack},
       {{"equal:k", "k documents of equal length (to within one token)"}, "causal_document", equal},
@@ -315,11 +338,7 @@ const Generator* find_generator(std::string_view spec) {
 
 /// Rows of a generator whose spec decides them, else the default.
 std::int64_t default_rows(const Generator& generator, const Call& call) {
-  if (generator.row == from_pack) {
-    std::int64_t rows = 0;
-    for (const masks::Document& document : from_pack(call).documents) rows += document.length;
-    return rows;
-  }
+  if (generator.row == from_pack) return pack_form(call).rows;
   if (generator.row == tree) {
     const TreeForm form = tree_form(call);
     return form.nodes * form.length;

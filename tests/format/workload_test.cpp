@@ -76,6 +76,16 @@ TEST(Generators, packs_are_the_published_lists) {
   EXPECT_EQ(generate("pack:131072:1").rows, 131072);
 }
 
+TEST(Generators, packs_of_other_lengths_are_the_next_shorter_lists_scaled) {
+  const Workload half = generate("pack:4096:0", {.rows = 4096, .batch = 2});
+  EXPECT_EQ(half.rows, 4096);
+  EXPECT_EQ(lengths(half), (Lengths{1572, 1101, 1423})) << "the last one takes the remainder";
+  EXPECT_EQ(lengths(half, 1), lengths(half));
+  EXPECT_EQ(half.batch[0].documents[1].prefix, 148);
+  EXPECT_EQ(lengths(generate("pack:16384:0")), (Lengths{6290, 4406, 5688}));
+  EXPECT_EQ(lengths(generate("pack:65536:0")).size(), 10U);
+}
+
 TEST(Generators, synthetic_lengths_are_as_stated) {
   EXPECT_EQ(lengths(generate("equal:3", {.rows = 10})), (Lengths{3, 3, 4}));
   EXPECT_EQ(lengths(generate("one_long+short:0.5", {.rows = 1200})), (Lengths{600, 256, 256, 88}));
@@ -123,7 +133,9 @@ TEST(Generators, bad_specs_are_refused_with_the_reason) {
   EXPECT_TRUE(contains(error("equal:99999999999999999999"), "expected equal:k"));
   EXPECT_TRUE(contains(error("one_long+short:1.5"), "fraction in (0, 1]"));
   EXPECT_TRUE(contains(error("one_long+short:nan"), "fraction in (0, 1]"));
-  EXPECT_TRUE(contains(error("pack:4096"), "known: 8192, 32768, 131072"));
+  EXPECT_TRUE(contains(error("pack:0"), "1 <= N"));
+  EXPECT_TRUE(contains(error("pack:99999999999999999999"), "1 <= N"));
+  EXPECT_TRUE(contains(error("pack:20"), "20 rows are too few"));
   EXPECT_TRUE(contains(error("pack:8192:3"), "pack 3 of 3"));
   EXPECT_TRUE(contains(error("pack:8192:"), "pack:N:i"));
   EXPECT_TRUE(contains(error("pack:8192", {.rows = 100}), "has 8192 rows, but rows = 100"));
