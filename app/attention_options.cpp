@@ -20,8 +20,8 @@ void add_attention_options(CLI::App& command, AttentionOptions& options) {
       ->check(CLI::IsMember({"bf16", "fp16", "f32"}))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--backend", options.backend, "Where it runs")
-      ->check(CLI::IsMember({"cpu"}))
+  command.add_option("--backend", options.backend, "cpu, or sm90: a Hopper GPU")
+      ->check(CLI::IsMember({"cpu", "sm90"}))
       ->capture_default_str()
       ->group(group);
   command.add_option("--threads", options.threads, "0: FLASHMASK_THREADS if set, else one per core")

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "flashmask/attention.hpp"
 #include "format/json.hpp"
 #include "problem.hpp"
+#include "sm90_engine.hpp"
 
 namespace flashmask::app {
 
@@ -27,12 +29,15 @@ struct BenchResult {
   Work work;
   format::Json tiles;  ///< members of set_tiles
   std::vector<double> forward, backward;
+  std::vector<double> forward_sustained, backward_sustained;  ///< on a GPU: a launch in batches without idle
+  std::optional<Sm90Report> device;                           ///< on a GPU
 };
 
 struct BenchProtocol {
   std::string clock;
   int warmups = 0;
   int repeats = 0;
+  std::string sustained{};  ///< how, on a GPU
 };
 
 /// The whole document, format "flashmask.bench" version 1; peer slots are empty.
@@ -40,6 +45,6 @@ format::Json bench_json(const std::vector<BenchResult>& results, const std::stri
                         const BenchProtocol& protocol);
 
 /// Members "machine": cpu, cores, memory_gib, system, compiler; "gpu" and "driver" are null without one.
-format::Json machine_json();
+format::Json machine_json(const std::optional<Sm90Report>& device = {});
 
 }  // namespace flashmask::app

@@ -11,6 +11,7 @@
 #include "core/check.hpp"
 #include "core/dtype.hpp"
 #include "core/element.hpp"
+#include "core/parallel_for.hpp"
 #include "report.hpp"
 
 namespace flashmask::app {
@@ -67,10 +68,15 @@ std::int64_t Tensor::index(std::int64_t batch, std::int64_t position, std::int64
 }
 
 void Tensor::fill_random(std::uint64_t seed, std::uint64_t stream) {
+  constexpr std::int64_t kBlock = std::int64_t{1} << 20;
   const std::uint64_t key = mixed(seed * 0x9e3779b97f4a7c15ULL + stream);
-  for (std::int64_t i = 0; i < size_; ++i) {
-    store(i, random_value(mixed(key + 0x9e3779b97f4a7c15ULL * (static_cast<std::uint64_t>(i) + 1))));
-  }
+  const std::int64_t blocks = (size_ + kBlock - 1) / kBlock;
+  const int threads = blocks < 2 ? 1 : core::thread_count(0);
+  core::parallel_for(blocks, threads, [&](std::int64_t block, int) {
+    for (std::int64_t i = block * kBlock; i < std::min(size_, (block + 1) * kBlock); ++i) {
+      store(i, random_value(mixed(key + 0x9e3779b97f4a7c15ULL * (static_cast<std::uint64_t>(i) + 1))));
+    }
+  });
 }
 
 void Tensor::fill_zero() {

@@ -59,6 +59,9 @@ struct Problem {
   std::function<void(const ForwardArguments&)> forward_engine = [](const ForwardArguments& a) { forward(a); };
   std::function<void(const BackwardArguments&)> backward_engine = [](const BackwardArguments& a) { backward(a); };
 
+  /// What the engine rounds P and dS to before it multiplies them; the probe allows for it.
+  DType weights = DType::f32;
+
   AttentionShape shape;
   MaskArgument mask;
   int threads;

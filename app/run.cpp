@@ -3,14 +3,17 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "attention_options.hpp"
 #include "command.hpp"
+#include "core/check.hpp"
 #include "core/parallel_for.hpp"
 #include "mask_request.hpp"
 #include "problem.hpp"
 #include "ranks.hpp"
 #include "report.hpp"
+#include "sm90_report.hpp"
 #include "tile_options.hpp"
 #include "verify.hpp"
 
@@ -64,8 +67,19 @@ void set_errors(Json& value, const std::array<OutputCheck, 5>& checks) {
   value.set("errors", std::move(errors)).set("tolerances", std::move(tolerances));
 }
 
+/// What runs the calls instead of this process's cores: virtual ranks, a GPU, or neither.
+struct Engines {
+  std::optional<RankEngine> ranks;
+  std::optional<Sm90Engine> device;
+
+  /// Of the last call, which took `measured` from outside.
+  [[nodiscard]] double milliseconds(double measured) const {
+    return ranks ? ranks->milliseconds() : device ? device->milliseconds() : measured;
+  }
+};
+
 Json report_json(const Options& options, const NamedMask& named, const TileMap& map, const Problem& problem,
-                 const Verification& verification, const Times& times, const std::optional<RankEngine>& engine) {
+                 const Verification& verification, const Times& times, const Engines& engines) {
   Json::Array failures;
   for (const std::string& failure : verification.failures) failures.emplace_back(failure);
   Json value;
@@ -83,7 +97,8 @@ Json report_json(const Options& options, const NamedMask& named, const TileMap& 
   set_tiles(value, named.mask, map);
   value.set("visible_cells", named.mask.visible_cells());
   value.set("time_ms", times_json(times)).set("tflops", tflops_json(work_of(problem.shape, named.mask), times));
-  if (engine) value.set("context_parallel", ranks_json(*engine));
+  if (engines.ranks) value.set("context_parallel", ranks_json(*engines.ranks));
+  if (engines.device) value.set("sm90", sm90_json(engines.device->report()));
   return value;
 }
 
@@ -93,7 +108,7 @@ std::string pass_text(double operations_element, double operations_tile, double 
 }
 
 void print_report(const NamedMask& named, const TileMap& map, const Problem& problem, const Verification& verification,
-                  const Times& times, const std::optional<RankEngine>& engine) {
+                  const Times& times, const Engines& engines) {
   const Work work = work_of(problem.shape, named.mask);
   Sheet sheet;
   sheet.add("mask", named.name);
@@ -101,11 +116,16 @@ void print_report(const NamedMask& named, const TileMap& map, const Problem& pro
   add_tiles(sheet, named.mask, map);
   sheet.add("skipped", fmt::format("{} tiles of work never touched, classified once in {}",
                                    grouped(map.counts().masked), duration(times.classify)));
-  sheet.add("threads", fmt::format("{}", core::thread_count(problem.threads)));
+  if (engines.device) {
+    sheet.add("device", device_text(engines.device->report()));
+    sheet.add("kernel tiles", kernel_tiles_text(engines.device->report()));
+  } else {
+    sheet.add("threads", fmt::format("{}", core::thread_count(problem.threads)));
+  }
   sheet.add("forward", pass_text(work.element, work.tile, times.forward));
   sheet.add("backward", pass_text(kBackwardFactor * work.element, kBackwardFactor * work.tile, times.backward));
   fmt::print("{}\n", sheet.text());
-  if (engine) fmt::print("{}\n", ranks_text(*engine));
+  if (engines.ranks) fmt::print("{}\n", ranks_text(*engines.ranks));
   Table table({"output", "float64 error", "tolerance", "", "probe error", "tolerance", ""});
   bool any = false;
   for (std::size_t i = 0; i < kOutputs.size(); ++i) {
@@ -150,7 +170,7 @@ Verification verify(Problem& problem, const Options& options) {
 }
 
 /// The engine of --ranks; none for one device.
-std::optional<RankEngine> make_engine(const Options& options, const NamedMask& named) {
+std::optional<RankEngine> make_ranks(const Options& options, const NamedMask& named) {
   RanksOptions ranks = options.ranks;
   constexpr std::int64_t kContaminationRanks = 4;  // one device has nothing to mix up
   if (ranks.ranks == 0 && options.check == "contamination") ranks.ranks = kContaminationRanks;
@@ -158,7 +178,40 @@ std::optional<RankEngine> make_engine(const Options& options, const NamedMask& n
   return RankEngine(named.mask, plan_of(ranks, named), std::chrono::seconds(ranks.deadline));
 }
 
+/// Makes what runs the calls.
+Engines make_engines(const Options& options, const NamedMask& named, Problem& problem, Times& times) {
+  if (!on_sm90(options.attention)) return {make_ranks(options, named), std::nullopt};
+  Sm90Engine device(problem.shape, problem.q.dtype());
+  device.set_mask(named.mask);
+  const Sm90Report report = device.report();
+  times.classify = report.forward_map_ms + report.backward_map_ms;
+  problem.weights = problem.q.dtype();  // tensor cores multiply P and dS in the tensors' type
+  return {std::nullopt, std::move(device)};
+}
+
+void use(Engines& engines, Problem& problem) {
+  if (engines.ranks) {
+    problem.forward_engine = [&engines](const ForwardArguments& a) { engines.ranks->forward(a); };
+    problem.backward_engine = [&engines](const BackwardArguments& a) { engines.ranks->backward(a); };
+  }
+  if (engines.device) {
+    problem.forward_engine = [&engines](const ForwardArguments& a) { engines.device->forward(a); };
+    problem.backward_engine = [&engines](const BackwardArguments& a) { engines.device->backward(a); };
+  }
+}
+
+/// Before any work. Virtual ranks are threads of the CPU backend.
+void check_options(const Options& options) {
+  const bool ranks = options.ranks.ranks > 0 || options.check == "contamination";
+  core::check(!on_sm90(options.attention) || !ranks,
+              "{} with --backend sm90: virtual ranks run on the CPU; leave one of the two out",
+              options.ranks.ranks > 0 ? "--ranks" : "--check contamination");
+  check_backend(options.attention);
+  if (on_sm90(options.attention)) require_sm90();
+}
+
 int execute(const Options& options) {
+  check_options(options);
   const NamedMask named = build(options.request, "histogram");
   const AttentionShape shape = shape_of(options.attention, named.mask);
   const DType dtype = parse_dtype(options.attention.dtype);
@@ -171,32 +224,27 @@ int execute(const Options& options) {
   }();
   log("run", fmt::format("{}: {}", named.name, shape_text(shape, dtype)));
   Problem problem(shape, dtype, named.mask, map, options.attention.threads, options.request.seed);
-  std::optional<RankEngine> engine = make_engine(options, named);
-  if (engine) {
-    problem.forward_engine = [&engine](const ForwardArguments& a) { engine->forward(a); };
-    problem.backward_engine = [&engine](const BackwardArguments& a) { engine->backward(a); };
-  }
+  Engines engines = make_engines(options, named, problem, times);
+  use(engines, problem);
   {
     Progress progress("forward and backward", 2);
-    times.forward = problem.run_forward();
-    if (engine) times.forward = engine->milliseconds();
+    times.forward = engines.milliseconds(problem.run_forward());
     progress.advance();
-    times.backward = problem.run_backward();
-    if (engine) times.backward = engine->milliseconds();
+    times.backward = engines.milliseconds(problem.run_backward());
   }
   log("run", fmt::format("forward {}, backward {}", duration(times.forward), duration(times.backward)));
   const Stopwatch watch;
   Verification verification = verify(problem, options);
-  if (options.check == "contamination") verify_contamination(*engine, named, problem, verification);
-  if (engine) {
-    const auto failures = engine->byte_failures();
+  if (options.check == "contamination") verify_contamination(*engines.ranks, named, problem, verification);
+  if (engines.ranks) {
+    const auto failures = engines.ranks->byte_failures();
     verification.failures.insert(verification.failures.end(), failures.begin(), failures.end());
   }
   times.verify = watch.milliseconds();
   if (!options.json.empty()) {
-    write_json(options.json, report_json(options, named, map, problem, verification, times, engine));
+    write_json(options.json, report_json(options, named, map, problem, verification, times, engines));
   }
-  if (options.json != "-") print_report(named, map, problem, verification, times, engine);
+  if (options.json != "-") print_report(named, map, problem, verification, times, engines);
   return verification.passed() ? 0 : kCheckFailed;
 }
 
@@ -213,6 +261,7 @@ void add_run(CLI::App& parent, int& exit_code) {
       "  flashmask run --workload grpo:512,8,256 --rows 16384 --json -\n"
       "  flashmask run --ranks 8 --nodes 2                   the same on 8 virtual ranks: gather, attention, reduce\n"
       "  flashmask run --ranks 6 --check contamination       what every row saw, by documents, chunks and calls\n"
+      "  flashmask run --backend sm90 --workload pack:32768 --heads 16   on a Hopper GPU, checked in the same way\n"
       "  flashmask run --mask random_eviction --heads 8:2 --mask-heads 2 --check probe\n"
       "Exit code 0 only when every check passed, 1 when one failed.");
   add_mask_options(*command, options->request);

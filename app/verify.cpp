@@ -214,15 +214,16 @@ void verify_oracle(Problem& problem, const Sample& sample, Verification& verific
 void verify_probe(const Problem& problem, std::uint64_t seed, Verification& verification) {
   const auto run =
       [&](auto prepare,
-          std::initializer_list<std::pair<Output, uniform::Finding (*)(const BackwardArguments&)>> checks) {
+          std::initializer_list<std::pair<Output, uniform::Finding (*)(const BackwardArguments&, DType)>> checks) {
         Problem probe(problem.shape, problem.q.dtype(), *problem.mask.mask, *problem.mask.map, problem.threads, seed);
         probe.forward_engine = problem.forward_engine;
         probe.backward_engine = problem.backward_engine;
+        probe.weights = problem.weights;
         prepare(probe);
         probe.run_forward();
         probe.run_backward();
         for (const auto& [output, check] : checks)
-          conclude_probe(output, check(probe.backward_arguments()), verification);
+          conclude_probe(output, check(probe.backward_arguments(), probe.weights), verification);
       };
   run([](Problem& probe) { probe.q.fill_zero(), probe.dout.keep_component(0); },
       {{kLse, uniform::check_lse}, {kOut, uniform::check_out}, {kDq, uniform::check_dq}});

@@ -3,20 +3,18 @@
 // Layout: tensors are strided views [batch][rows or columns][heads][head_dim] (BSHD order of extents; any strides, so a
 // BHSD tensor is the same view with other strides). LSE is float32 [batch][query heads][rows], natural logarithm.
 // A row that sees nothing: out = 0, lse = -inf, all its gradients 0. A column nobody sees: dK = dV = 0.
+//
+// These calls work on host memory. Device pointers and a stream go to sm90::forward() and sm90::backward() of sm90.hpp.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include "flashmask/mask.hpp"
 #include "flashmask/tensor.hpp"
 #include "flashmask/tile.hpp"
 
 namespace flashmask {
-
-enum class Backend : std::uint8_t { cpu, sm90 };
-std::string_view to_string(Backend backend);
 
 /// Extents of one attention call. query_heads must be a multiple of kv_heads (MHA, GQA, MQA).
 struct AttentionShape {
@@ -26,6 +24,8 @@ struct AttentionShape {
   std::int64_t query_heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 0;
+
+  bool operator==(const AttentionShape&) const = default;
 };
 
 /// The mask of a call: a host mask, or a prebuilt tile map beside it (same mask, any tile shape) to save classifying.
@@ -42,7 +42,7 @@ struct ForwardArguments {
   MutableTensorView out;
   float* lse = nullptr;          ///< contiguous [batch][query_heads][rows]
   std::optional<float> scale{};  ///< default 1 / sqrt(head_dim)
-  int threads = 0;               ///< cpu backend; 0 = one per core
+  int threads = 0;               ///< 0 = one per core
 };
 
 struct BackwardArguments {

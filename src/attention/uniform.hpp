@@ -23,18 +23,21 @@ struct Finding {
 
 // Each compares one output of a call whose scores are 0 with its closed form. Allowed are one unit in the last place of
 // the output's type, and (64 + 8 sqrt(terms)) float32 roundings of the sum of the terms' magnitudes: what float32 sums,
-// an LSE in float32 and the stored O (which is taken as it is) cost. Backends that round P or dS to the input type are
-// outside of it.
+// an LSE in float32 and the stored O (which is taken as it is) cost.
+//
+// `weights` is the type that P and dS of the backward are rounded to before they are multiplied: f32 on the CPU, the
+// tensors' own type in tensor cores. Those roundings do not know the random factors they meet, so a gradient is off by
+// a random sum: allowed are eight of its deviations. (The forward multiplies 2^0 = 1, exact in any type.)
 
 /// LSE = ln n_i, -inf where n_i = 0; four units in the last place.
-Finding check_lse(const BackwardArguments& arguments);
+Finding check_lse(const BackwardArguments& arguments, DType weights = DType::f32);
 /// O = mean of the visible V.
-Finding check_out(const BackwardArguments& arguments);
+Finding check_out(const BackwardArguments& arguments, DType weights = DType::f32);
 /// dV = sum over the visible rows of dO / n_i.
-Finding check_dv(const BackwardArguments& arguments);
+Finding check_dv(const BackwardArguments& arguments, DType weights = DType::f32);
 /// dQ where Q = 0 and dO is zero but for its component 0.
-Finding check_dq(const BackwardArguments& arguments);
+Finding check_dq(const BackwardArguments& arguments, DType weights = DType::f32);
 /// dK where K = 0 and V is zero but for its component 0.
-Finding check_dk(const BackwardArguments& arguments);
+Finding check_dk(const BackwardArguments& arguments, DType weights = DType::f32);
 
 }  // namespace flashmask::uniform
