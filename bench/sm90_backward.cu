@@ -27,6 +27,7 @@
 #include "format/workload.hpp"
 #include "sm90/backward/candidates/candidates.hpp"
 #include "sm90/backward/launch.hpp"
+#include "sm90/device/query.hpp"
 #include "sm90/tile_map/device_map.hpp"
 
 namespace flashmask::bench {
@@ -81,19 +82,13 @@ Options parse(int argc, char** argv) {
 }
 
 ColumnMask build_mask(const std::string& name, std::int64_t n) {
-  const std::int64_t known = n >= 131072 ? 131072 : n >= 32768 ? 32768 : 8192;
-  masks::BuilderOptions options = format::builder_options(format::generate("pack:" + std::to_string(known) + ":0"));
-  options.rows = n;
-  options.columns.reset();
-  options.batch = 1;
-  if (n != known) options.documents = masks::equal_documents(n, 8);
   if (name == "nothing") {
     ColumnMask mask = masks::full({1, 1, n, n});
     const auto rows = static_cast<std::int32_t>(n);
     for (std::int64_t j = 0; j < n; ++j) mask.set(0, 0, j, {rows, 0, 0, rows});
     return mask;
   }
-  return masks::build(name, options);
+  return masks::build(name, format::builder_options(format::generate("pack:" + std::to_string(n) + ":0")));
 }
 
 double median(std::vector<double> x) {
@@ -344,6 +339,7 @@ void run(const Options& o, std::int64_t n) {
 
 int main(int argc, char** argv) {
   try {
+    flashmask::sm90::require_device();
     const flashmask::bench::Options options = flashmask::bench::parse(argc, argv);
     for (const std::string& n : options.lengths) flashmask::bench::run(options, std::stoll(n));
   } catch (const std::exception& e) {

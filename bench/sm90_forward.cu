@@ -27,6 +27,7 @@
 #include "flashmask/sm90.hpp"
 #include "flashmask/tile.hpp"
 #include "format/workload.hpp"
+#include "sm90/device/query.hpp"
 #include "sm90/tile_map/device_map.hpp"
 #include "sm90/tile_map/host_map.hpp"
 
@@ -78,25 +79,10 @@ Options parse(int argc, char** argv) {
   return o;
 }
 
-/// Documents of a generator, or the first list of the public benchmark's packs for this length, or of the next shorter
-/// length scaled to it.
+/// Documents of a generator, or the first list of the public benchmark's packs for this length.
 masks::BuilderOptions mask_options(const std::string& workload, std::int64_t n) {
-  if (!workload.empty()) return format::builder_options(format::generate(workload, {.rows = n}));
-  const std::int64_t known = n >= 131072 ? 131072 : n >= 32768 ? 32768 : 8192;
-  masks::BuilderOptions options = format::builder_options(format::generate("pack:" + std::to_string(known) + ":0"));
-  options.rows = n;
-  options.columns.reset();
-  options.batch = 1;
-  if (n == known) return options;
-  std::vector<masks::Document>& documents = options.documents.lists.at(0);
-  std::int64_t used = 0;
-  for (masks::Document& d : documents) {
-    d.length = d.length * n / known;
-    if (d.prefix) d.prefix = *d.prefix * n / known;
-    used += d.length;
-  }
-  documents.back().length += n - used;
-  return options;
+  const std::string spec = workload.empty() ? "pack:" + std::to_string(n) + ":0" : workload;
+  return format::builder_options(format::generate(spec, {.rows = n}));
 }
 
 /// One CTA per sampled (batch, head, row): largest error of out over the row and error of lse, in float64.
@@ -350,6 +336,7 @@ void run_length(const Options& o, std::int64_t n, bool& first) {
 
 int main(int argc, char** argv) {
   try {
+    flashmask::sm90::require_device();
     const flashmask::bench::Options options = flashmask::bench::parse(argc, argv);
     bool first = true;
     std::printf("[");

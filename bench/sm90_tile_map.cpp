@@ -10,6 +10,7 @@
 
 #include "flashmask/builders.hpp"
 #include "format/workload.hpp"
+#include "sm90/device/query.hpp"
 #include "sm90/tile_map/device_map.hpp"
 
 namespace {
@@ -84,6 +85,7 @@ void measure(const std::string& name, std::int64_t rows, std::int64_t mask_heads
 
 int main() {
   try {
+    sm90::require_device();
     for (const std::int64_t rows : {8192, 32768, 131072}) {
       for (std::size_t m = 0; m < 12; ++m) measure(std::string(masks::builder_names()[m].name), rows, 1, {192, 80});
     }
@@ -91,7 +93,7 @@ int main() {
     measure("random_eviction", 8192, 16, {192, 80});
     measure("causal_document", 32768, 16, {192, 80});
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    fmt::print(stderr, "sm90_tile_map: {}\n", error.what());
     return 1;
   }
   return 0;
