@@ -6,10 +6,16 @@ the change; CI runs `device_record.py --check`, which fails when the kernel sour
 
   device_record.py --check [--root DIR]      compare the tree with the record (no GPU needed)
   device_record.py --hash [--root DIR]       print the hash over every source that ends up in a kernel
-  device_record.py --run --binaries DIR [--output FILE] [--only REGEX] [--timeout SECONDS]
+  device_record.py --run --binaries DIR [--output FILE] [--previous FILE] [--only REGEX] [--resume]
+                   [--timeout SECONDS] [--budget SECONDS]
                                              run every device_*_test in DIR and the benchmarks of the list below, write
-                                             the record. A record of the same sources and GPU is added to, so a long run
-                                             may be cut into several with --only.
+                                             the record after each. A record of the same sources and GPU is added to: one
+                                             run may be cut into several with --only, and --resume leaves out what the
+                                             record already has. A call ends within its budget; what it had no time for
+                                             is named and not recorded. Exit code 1: a test failed, 3: something is left.
+
+DIR may have been built elsewhere: it holds the test programs, the benchmarks, flashmask and libflashmask.so; what is not
+there is left out.
 
 The hash covers each .cu file under src/sm90, what it includes from this tree (in turn), and the compile options of the
 room; comments and white space do not count.
@@ -23,24 +29,44 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 RECORD = pathlib.Path("tests/device/record.json")
 FORMAT = {"format": "flashmask.device_record", "version": 1}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.S)
+LONGEST = 131072
+SHORTEST_RUN = 15  # seconds: with less left of the budget nothing is started
+
+
+def table(label, rows, heads, *more):
+    """One length of the benchmark's twelve masks, forward and backward, with the batch of the published table."""
+    batch = max(1, 32768 // rows) if ":" not in heads else max(1, 16384 // rows)
+    return (f"{label} {rows}", "flashmask", ["bench", "--backend", "sm90", "--twelve", "--rows", str(rows), "--batch", str(batch),
+                                             "--heads", heads, *more, "--json", "-"])
+
+
+def lengths(first, last):
+    return [first << i for i in range(20) if first << i <= last]
+
+
 # (label, program, arguments): a .py file of bench/, or a program of the binaries folder that is left out if not there.
-# Kernels and their peers run in the same call, one after the other, so that a figure and its peer are of one card.
+# Kernels and their peers run in one process, so that a figure and its peer are of one card.
 BENCHMARKS = [
     ("tile_map", "sm90_tile_map", []),
-    ("forward", "sm90_forward", ["--n", "8192,32768,131072", "--sustained", "1"]),
-    ("forward peer", "peer_sdpa.py", ["--n", "8192,32768"]),
-    ("forward head_dim 64", "sm90_forward", ["--n", "8192", "--head-dim", "64", "--heads", "32"]),
-    ("forward 64:8 heads", "sm90_forward",
-     ["--n", "8192,32768", "--heads", "64", "--kv-heads", "8", "--mask", "full,causal,causal_document"]),
-    ("backward", "sm90_backward", ["--n", "8192,32768,131072", "--sustained", "1"]),
-    ("backward peer", "peer_sdpa_backward.py", ["8192", "32768"]),
+    ("forward with the map built in every call", "sm90_forward", ["--n", "8192,32768"]),
+    *[table("table d128", n, "16" if n <= 65536 else "8") for n in lengths(4096, LONGEST)],
+    *[table("table d64", n, "32" if n <= 65536 else "16", "--head-dim", "64") for n in lengths(4096, LONGEST)],
+    *[table("table 64:8", n, "64:8") for n in (8192, 32768)],
+    *[table("table 64:1", n, "64:1") for n in (8192, 32768)],
     ("backward deterministic", "sm90_backward",
      ["--n", "8192", "--mask", "full,causal,causal_document", "--deterministic", "1"]),
+    ("peers d128 8192", "peers_gpu.py", ["--rows", "8192"]),
+    ("peers d128 32768", "peers_gpu.py", ["--rows", "32768"]),
+    ("peers d64 8192", "peers_gpu.py",
+     ["--rows", "8192", "--head-dim", "64", "--heads", "32", "--mask", "full,causal", "--peers", "cudnn"]),
+    ("peers 64:8 8192", "peers_gpu.py", ["--rows", "8192", "--batch", "2", "--heads", "64:8", "--mask", "full,causal", "--peers", "cudnn"]),
+    ("peers 64:1 8192", "peers_gpu.py", ["--rows", "8192", "--batch", "2", "--heads", "64:1", "--mask", "full,causal", "--peers", "cudnn"]),
 ]
 NUMBER_SEPARATOR = re.compile(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])")
 
@@ -122,8 +148,11 @@ def check(root):
 
 def query_gpu():
     fields = ["name", "driver_version"]
-    done = subprocess.run(["nvidia-smi", "--query-gpu=" + ",".join(fields), "--format=csv,noheader"], capture_output=True,
-                          text=True, check=True)
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=" + ",".join(fields), "--format=csv,noheader"], capture_output=True,
+                              text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"device_record: no GPU here: {error}")
     name, driver = (part.strip() for part in done.stdout.splitlines()[0].split(","))
     return {"name": name, "driver": driver}
 
@@ -136,7 +165,7 @@ def run_tests(program, timeout):
             done = subprocess.run([program, f"--gtest_output=json:{report}", "--gtest_brief=1"], timeout=timeout)
             code = done.returncode
         except subprocess.TimeoutExpired:
-            code = f"timeout after {timeout} s"
+            code = f"timeout after {timeout:.0f} s"
         if not report.is_file():
             return [{"program": program.name, "name": "all", "outcome": f"ended without a report ({code})"}]
         entries = []
@@ -172,7 +201,7 @@ def run_bench(command, label, timeout):
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
         text, code = done.stdout, done.returncode
     except subprocess.TimeoutExpired as error:
-        text, code = (error.stdout or b"").decode(), f"timeout after {timeout} s"
+        text, code = (error.stdout or b"").decode(), f"timeout after {timeout:.0f} s"
     figures = [{"program": label, **figure} for figure in figures_in(text)]
     if code != 0:
         figures.append({"program": label, "error": f"ended with {code}"})
@@ -184,32 +213,71 @@ def merged(old, new, key):
     return [entry for entry in old if entry[key] not in again] + new
 
 
-def run(root, binaries, output, only, timeout):
-    sources, gpu = hashes(root), query_gpu()
+def command_of(root, binaries, program, arguments):
+    """The command line of a benchmark, None if the program was not brought along."""
+    if not program.endswith(".py"):
+        return [str(binaries / program), *arguments] if (binaries / program).is_file() else None
+    if not (binaries / "libflashmask.so").is_file():
+        return None
+    return [sys.executable, str(root / "bench" / program), "--build", str(binaries), *arguments]
+
+
+def jobs(root, binaries, only):
+    """(kind, name, how to run it within so many seconds) of everything that is asked for and there."""
+    wanted = re.compile(only)
+    found = [("tests", program.name, lambda seconds, program=program: run_tests(program, seconds))
+             for program in sorted(binaries.glob("device_*_test")) if wanted.search(program.name)]
+    for label, program, arguments in BENCHMARKS:
+        command = command_of(root, binaries, program, arguments)
+        if command and wanted.search(label):
+            found.append(("benchmarks", label, lambda seconds, c=command, l=label: run_bench(c, l, seconds)))
+    return found
+
+
+def is_done(record, kind, name):
+    entries = [entry for entry in record[kind] if entry["program"] == name]
+    return bool(entries) and not any("error" in entry or entry.get("outcome", "passed") != "passed" for entry in entries)
+
+
+def run_jobs(record, todo, timeout, budget, save):
+    """Runs what fits into the budget; returns the names of the rest."""
+    deadline, left = time.monotonic() + budget, []
+    for kind, name, start in todo:
+        remaining = deadline - time.monotonic()
+        entries = start(min(timeout, remaining)) if remaining >= SHORTEST_RUN else None
+        cut = remaining < timeout and entries is not None and "timeout" in json.dumps(entries[-1])
+        if entries is None or cut:
+            left.append(name)
+            continue
+        record[kind] = merged(record[kind], entries, "program")
+        save()  # what has run stays, should the machine be taken away
+    return left
+
+
+def run(root, o):
+    sources, gpu, binaries = hashes(root), query_gpu(), o.binaries.resolve()
+    output = o.output or root / RECORD
     record = {**FORMAT, "kernel_hash": total_hash(sources), "gpu": gpu, "date": datetime.date.today().isoformat(),
               "sources": sources, "tests": [], "benchmarks": []}
-    if output.is_file():
-        old = json.loads(output.read_text())
+    previous = o.previous or (output if output.is_file() else root / RECORD)
+    if previous.is_file():
+        old = json.loads(previous.read_text())
         if old.get("kernel_hash") == record["kernel_hash"] and old.get("gpu") == gpu:
             record["tests"], record["benchmarks"] = old["tests"], old["benchmarks"]
+    output.parent.mkdir(parents=True, exist_ok=True)
 
     def save():
         output.write_text(json.dumps(record, indent=1) + "\n")
-    wanted = re.compile(only)
-    for program in sorted(binaries.glob("device_*_test")):
-        if wanted.search(program.name):
-            record["tests"] = merged(record["tests"], run_tests(program, timeout), "program")
-            save()  # what has run stays, should the machine be taken away
-    for label, program, arguments in BENCHMARKS:
-        path = root / "bench" / program if program.endswith(".py") else binaries / program
-        if path.is_file() and wanted.search(label):
-            command = ([sys.executable] if program.endswith(".py") else []) + [str(path), *arguments]
-            record["benchmarks"] = merged(record["benchmarks"], run_bench(command, label, timeout), "program")
-            save()
     save()
+    todo = [job for job in jobs(root, binaries, o.only) if not (o.resume and is_done(record, *job[:2]))]
+    left = run_jobs(record, todo, o.timeout, o.budget, save)
     bad = [t for t in record["tests"] if t["outcome"] != "passed"]
     print(f"{len(record['tests'])} tests, {len(bad)} not passed, {len(record['benchmarks'])} figures -> {output}")
-    return 1 if bad else 0
+    for test in bad:
+        print(f"device_record: {test['program']} {test['name']}: {test['outcome']}")
+    if left:
+        print(f"device_record: no time was left for {', '.join(left)}; call again with --resume")
+    return 1 if bad else 3 if left else 0
 
 
 def main():
@@ -219,9 +287,12 @@ def main():
         mode.add_argument("--" + name, action="store_true")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--binaries", type=pathlib.Path, help="folder with the built device_*_test and benchmarks")
-    parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--output", type=pathlib.Path, help=f"default: {RECORD}")
+    parser.add_argument("--previous", type=pathlib.Path, help=f"record to add to; default: the output, else {RECORD}")
+    parser.add_argument("--resume", action="store_true", help="leave out what the record already has")
     parser.add_argument("--only", default="", help="regular expression over test programs and benchmark labels")
-    parser.add_argument("--timeout", type=int, default=280, help="seconds for one program")
+    parser.add_argument("--timeout", type=float, default=280, help="seconds for one program")
+    parser.add_argument("--budget", type=float, default=570, help="seconds for the whole call")
     options = parser.parse_args()
     root = options.root.resolve()
     if options.hash:
@@ -236,7 +307,9 @@ def main():
         return 1 if findings else 0
     if options.binaries is None:
         parser.error("--run needs --binaries")
-    return run(root, options.binaries.resolve(), options.output or root / RECORD, options.only, options.timeout)
+    if not options.binaries.is_dir():
+        parser.error(f"--binaries {options.binaries} is no folder")
+    return run(root, options)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """tools/device_record.py: a changed kernel source is found, a changed comment is none, a record cannot be forged or partial."""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -101,6 +102,62 @@ class DeviceRecord(unittest.TestCase):
         old = [{"program": "a", "x": 1}, {"program": "b", "x": 1}]
         self.assertEqual(device_record.merged(old, [{"program": "b", "x": 2}], "program"),
                          [{"program": "a", "x": 1}, {"program": "b", "x": 2}])
+
+    def test_what_does_not_fit_into_the_budget_is_left_and_not_recorded(self):
+        record, saved = {"tests": [], "benchmarks": []}, []
+
+        def passing(seconds):
+            return [{"program": "a", "name": "A.a", "outcome": "passed", "given": seconds}]
+
+        def cut(seconds):
+            return [{"program": "b", "name": "all", "outcome": f"ended without a report (timeout after {seconds:.0f} s)"}]
+        todo = [("tests", "a", passing), ("tests", "b", cut), ("benchmarks", "c", None)]
+        left = device_record.run_jobs(record, todo[:2], 280, 100, lambda: saved.append(len(record["tests"])))
+        self.assertEqual((left, saved), (["b"], [1]))
+        self.assertLessEqual(record["tests"][0]["given"], 100)
+        self.assertEqual(device_record.run_jobs(record, todo, 280, 5, lambda: None), ["a", "b", "c"])
+        # With time to spare a program that runs too long is a finding.
+        self.assertEqual(device_record.run_jobs(record, todo[1:2], 280, 1000, lambda: None), [])
+        self.assertIn("timeout after 280 s", record["tests"][1]["outcome"])
+        self.assertTrue(device_record.is_done(record, "tests", "a"))
+        self.assertFalse(device_record.is_done(record, "tests", "b"))
+        self.assertFalse(device_record.is_done({"benchmarks": [{"program": "c", "error": "ended with 1"}]}, "benchmarks", "c"))
+
+    def program(self, name, text):
+        self.write(name, "#!/bin/sh\n" + text)
+        (self.root / name).chmod(0o755)
+
+    def test_a_folder_of_programs_is_run_in_parts_into_another_folder(self):
+        report = '{"testsuites":[{"testsuite":[{"classname":"A","name":"b","time":"0.1s","result":"COMPLETED","worst_out":"0.5"}]}]}'
+        gtest = f"echo x >>{self.root}/ran; echo '{report}' >${{1#--gtest_output=json:}}\n"
+        self.program("bin/device_a_test", gtest)
+        self.program("bin/device_b_test", gtest)
+        self.program("bin/flashmask", 'echo "{\\"results\\": [\\"$*\\"]}"\n')
+        self.program("path/nvidia-smi", "echo 'NVIDIA H200, 580.1'\n")
+        (self.root / device_record.RECORD).unlink()
+        output = self.root / "out/deep/record.json"
+        environment = {**os.environ, "PATH": f"{self.root}/path:{os.environ['PATH']}"}
+
+        def call(*more):
+            done = subprocess.run([sys.executable, TOOL, "--run", "--root", self.root, "--binaries", self.root / "bin", "--output",
+                                   output, *more], capture_output=True, text=True, env=environment)
+            return done.returncode, json.loads(output.read_text())
+        code, record = call("--only", "device_a")
+        self.assertEqual((code, [t["program"] for t in record["tests"]], record["benchmarks"]), (0, ["device_a_test"], []))
+        self.assertEqual((record["tests"][0]["worst"], record["gpu"]), ({"out": 0.5}, {"name": "NVIDIA H200", "driver": "580.1"}))
+        code, record = call("--only", "device_|table d128 8192", "--resume")
+        self.assertEqual((code, [t["program"] for t in record["tests"]]), (0, ["device_a_test", "device_b_test"]))
+        self.assertEqual((self.root / "ran").read_text(), "x\nx\n", "device_a_test was there already")
+        self.assertEqual(record["benchmarks"][0]["results"],
+                         ["bench --backend sm90 --twelve --rows 8192 --batch 4 --heads 16 --json -"])
+
+    def test_without_a_gpu_or_binaries_it_says_so(self):
+        environment = {**os.environ, "PATH": "/nonexistent"}
+        for binaries, words in ((self.root, "no GPU here"), (self.root / "absent", "is no folder")):
+            done = subprocess.run([sys.executable, TOOL, "--run", "--root", self.root, "--binaries", binaries], capture_output=True,
+                                  text=True, env=environment)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(words, done.stderr)
 
     def test_figures_are_found_in_lists_and_lines_and_a_failure_is_one(self):
         self.assertEqual(device_record.figures_in('[\n  {"a": 1,\n "b": [2]},\n {"a": 2}\n]\n'), [{"a": 1, "b": [2]}, {"a": 2}])
