@@ -29,7 +29,7 @@ struct Comparison {
     for (auto [to, from] : {std::pair{&exact, &more_exact}, std::pair{&naive, &more_naive}}) {
       to->values.insert(to->values.end(), from->values.begin(), from->values.end());
       to->magnitude = std::max(to->magnitude, from->magnitude);
-      to->stored_magnitude = std::max(to->stored_magnitude, from->stored_magnitude);
+      to->stored_deviation = std::max(to->stored_deviation, from->stored_deviation);
     }
   }
 

@@ -3,7 +3,8 @@
 //   2 x the largest error of a naive computation in the same precision (float32 sums, P and dS rounded to the dtype)
 //   + 4 units in the last place, in the output's type, of the largest reference value
 //   + 4 float32 roundings of the result's own terms (reference::Values::magnitude)
-//   + half a unit in the last place of O in what rowsum(dO o O) contributes (stored_magnitude).
+//   + what rounding O does through rowsum(dO o O): six times the root of the sum of squares over the roundings of its
+//     elements (reference::Values::stored_deviation; docs/attention.md derives it).
 //
 // The last two terms are what no algorithm avoids that sums in float32 and reads O as it was stored. They matter where
 // terms cancel: without them a result that is zero by cancellation would have to be zero exactly, and a call with few

@@ -6,23 +6,11 @@
 #include <numeric>
 
 #include "core/dtype.hpp"
+#include "core/element.hpp"
 #include "core/parallel_for.hpp"
 
 namespace flashmask::cpu::reference {
 namespace {
-
-double element(const TensorView& t, std::int64_t b, std::int64_t i, std::int64_t h, std::int64_t d) {
-  const std::int64_t at = b * t.strides[0] + i * t.strides[1] + h * t.strides[2] + d * t.strides[3];
-  switch (t.dtype) {
-    case DType::f32:
-      return static_cast<const float*>(t.data)[at];
-    case DType::f16:
-      return core::f16_to_float(static_cast<const std::uint16_t*>(t.data)[at]);
-    case DType::bf16:
-      return core::bf16_to_float(static_cast<const std::uint16_t*>(t.data)[at]);
-  }
-  return 0;
-}
 
 /// One query head and its KV head as dense matrices of Real (double: the oracle; float: the naive computation).
 template <typename Real>
@@ -54,7 +42,7 @@ struct Head {
     std::vector<Real> m;
     m.reserve(static_cast<std::size_t>(count * dim));
     for (std::int64_t i = 0; i < count; ++i) {
-      for (std::int64_t d = 0; d < dim; ++d) m.push_back(static_cast<Real>(element(t, b, i, h, d)));
+      for (std::int64_t d = 0; d < dim; ++d) m.push_back(static_cast<Real>(core::element(t, b, i, h, d)));
     }
     return m;
   }
@@ -130,26 +118,32 @@ template <typename Real>
 struct RowState {
   std::vector<Real> probability;
   Real delta = 0;  // rowsum(dO o O)
-  double score_magnitude = 0, delta_magnitude = 0;
+  double score_magnitude = 0, delta_magnitude = 0, delta_deviation = 0;
 };
 
 template <typename Real>
 RowState<Real> state_of(const Head<Real>& head, std::int64_t i) {
   Row<Real> row = attend(head, i);
-  RowState<Real> state{std::move(row.probability), 0, row.score_magnitude, 0};
+  RowState<Real> state{std::move(row.probability), 0, row.score_magnitude, 0, 0};
+  double squares = 0;  // of dO times the roundings of the stored O
   for (std::int64_t d = 0; d < head.dim; ++d) {
     const Real term = head.dout[static_cast<std::size_t>(i * head.dim + d)] * row.out[static_cast<std::size_t>(d)];
     state.delta += term;
     state.delta_magnitude += std::abs(static_cast<double>(term));
+    const auto out = static_cast<double>(row.out[static_cast<std::size_t>(d)]);
+    const double lost = static_cast<double>(head.dout[static_cast<std::size_t>(i * head.dim + d)]) *
+                        (rounded_to(out, head.round_to) - out);
+    squares += lost * lost;
   }
+  state.delta_deviation = std::sqrt(squares);
   return state;
 }
 
-/// dS / scale of one cell, and the size of its terms.
+/// dS / scale of one cell, the size of its terms, and what the roundings of the stored O do to it.
 template <typename Real>
 struct Gradient {
   Real ds;
-  double magnitude, stored_magnitude;
+  double magnitude, stored_deviation;
 };
 
 template <typename Real>
@@ -162,21 +156,26 @@ Gradient<Real> score_gradient(const Head<Real>& head, const RowState<Real>& stat
                                                  head.v[static_cast<std::size_t>(j * head.dim + d)]));
   }
   return {p * (dp - state.delta), static_cast<double>(p) * (dp_magnitude + state.delta_magnitude),
-          static_cast<double>(p) * state.delta_magnitude};
+          static_cast<double>(p) * state.delta_deviation};
 }
 
-/// Sums of absolute terms of one result.
+/// Sums over the terms of one result: of their absolute values, and of what the stored O's roundings do to them. The
+/// cells of one row share their roundings, so there they add up; those of different rows are independent.
 struct Terms {
-  double all = 0, stored = 0;
+  double all = 0, stored_row = 0, stored_squares = 0;
 
   template <typename Real>
   void add(const Gradient<Real>& g, double factor, double score_magnitude) {
     all += g.magnitude * std::abs(factor) * (1 + score_magnitude);
-    stored += g.stored_magnitude * std::abs(factor);
+    stored_row += g.stored_deviation * std::abs(factor);
+  }
+  void end_row() {
+    stored_squares += stored_row * stored_row;
+    stored_row = 0;
   }
   void raise(Values& values) const {
     values.magnitude = std::max(values.magnitude, all);
-    values.stored_magnitude = std::max(values.stored_magnitude, stored);
+    values.stored_deviation = std::max(values.stored_deviation, std::sqrt(stored_squares));
   }
 };
 
@@ -220,6 +219,7 @@ Values dq_rows_as(const Problem& problem, std::int64_t b, std::int64_t h, std::s
         dq[static_cast<std::size_t>(d)] += head.rounded(g.ds) * head.k[static_cast<std::size_t>(j * head.dim + d)];
       }
     }
+    row_terms.end_row();
     for (std::int64_t d = 0; d < head.dim; ++d) {
       result.values[static_cast<std::size_t>(n * head.dim + d)] =
           head.rounded(dq[static_cast<std::size_t>(d)] * head.scale);
@@ -261,6 +261,7 @@ void add_head(const Head<Real>& head, std::span<const std::int64_t> columns, int
         }
         dk_terms[static_cast<std::size_t>(n)].add(g, head.scale * static_cast<double>(largest(head.q, i, head.dim)),
                                                   state.score_magnitude);
+        dk_terms[static_cast<std::size_t>(n)].end_row();
         dv_terms[static_cast<std::size_t>(n)].all +=
             static_cast<double>(p * largest(head.dout, i, head.dim)) * (1 + state.score_magnitude);
       }
@@ -304,7 +305,7 @@ std::vector<std::int64_t> all(std::int64_t count) {
 void place(const Values& head, Values& tensor, std::int64_t b, std::int64_t h, std::int64_t heads, std::int64_t count,
            std::int64_t dim) {
   tensor.magnitude = std::max(tensor.magnitude, head.magnitude);
-  tensor.stored_magnitude = std::max(tensor.stored_magnitude, head.stored_magnitude);
+  tensor.stored_deviation = std::max(tensor.stored_deviation, head.stored_deviation);
   for (std::int64_t i = 0; i < count; ++i) {
     std::copy_n(head.values.begin() + i * dim, dim, tensor.values.begin() + ((b * count + i) * heads + h) * dim);
   }

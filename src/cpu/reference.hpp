@@ -29,11 +29,12 @@ Problem problem_of(const BackwardArguments& arguments);
 
 /// Values and how badly they are conditioned (float64 only). `magnitude` is the largest sum of the absolute values of
 /// the terms of one result, times 1 + the largest |score| of its rows (what a rounding error of a score does to P).
-/// `stored_magnitude` is the part of it that comes from rowsum(dO o O), that is through the stored, rounded O.
+/// `stored_deviation` is what storing O, rounded, does to one result through rowsum(dO o O): the largest root of the
+/// sum of squares over the elements (row i, d) that it depends on, of coefficient * dO[i][d] * (rounded O - O)[i][d].
 struct Values {
   std::vector<double> values;
   double magnitude = 0;
-  double stored_magnitude = 0;
+  double stored_deviation = 0;
 };
 struct RowValues {
   Values out;  ///< [rows given][head_dim]

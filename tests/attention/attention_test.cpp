@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -229,6 +230,43 @@ TEST(Tolerance, an_infinity_in_the_wrong_place_is_infinitely_wrong) {
   const std::vector<double> poisoned{std::nan(""), -inf, 2.0};
   EXPECT_EQ(deviation(poisoned, expected).error, inf);
   EXPECT_EQ(deviation(poisoned, expected).index, 0);
+}
+
+TEST(Tolerance, a_column_five_percent_off_and_a_lost_tile_of_dk_are_caught) {
+  const AttentionShape shape{.rows = 384, .columns = 384, .query_heads = 4, .kv_heads = 1, .head_dim = 64};
+  const std::vector<int64_t> lengths{250, 134};
+  const auto mask = masks::causal_document({1, 1, 384, 384}, masks::documents_of(lengths));
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    SCOPED_TRACE(to_string(dtype));
+    Call call(shape, mask, dtype);
+    call.run();
+    using cpu::reference::Precision;
+    const auto problem = cpu::reference::problem_of(call.backward_arguments());
+    const auto exact = cpu::reference::backward(problem, Precision::float64, 2);
+    const auto naive = cpu::reference::backward(problem, Precision::input, 2);
+    const double allowed = tolerance(exact.dk, naive.dk, dtype);
+    const std::vector<double> right = call.dk.values();
+    EXPECT_LE(deviation(right, exact.dk.values).error, allowed);
+
+    std::vector<double> scaled = right;  // the column with the largest gradient, times 1.05
+    const auto worst =
+        std::max_element(right.begin(), right.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });
+    const auto column = (worst - right.begin()) / shape.head_dim * shape.head_dim;
+    for (int64_t d = 0; d < shape.head_dim; ++d) scaled[static_cast<std::size_t>(column + d)] *= 1.05;
+    EXPECT_GT(deviation(scaled, exact.dk.values).error, allowed);
+
+    // Without the tile of rows [128, 192) and columns [64, 128): dO = 0 takes those rows out of every gradient.
+    std::vector<double> lost = right;
+    for (int64_t i = 128; i < 192; ++i) {
+      for (int64_t h = 0; h < shape.query_heads; ++h) {
+        for (int64_t d = 0; d < shape.head_dim; ++d) call.dout.set(0, i, h, d, 0);
+      }
+    }
+    backward(call.backward_arguments());
+    const std::vector<double> without = call.dk.values();
+    std::copy_n(without.begin() + 64 * shape.head_dim, 64 * shape.head_dim, lost.begin() + 64 * shape.head_dim);
+    EXPECT_GT(deviation(lost, exact.dk.values).error, 2 * allowed);
+  }
 }
 
 TEST(Layouts, strides) {
