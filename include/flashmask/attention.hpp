@@ -3,6 +3,9 @@
 // Layout: tensors are strided views [batch][rows or columns][heads][head_dim] (BSHD order of extents; any strides, so a
 // BHSD tensor is the same view with other strides). LSE is float32 [batch][query heads][rows], natural logarithm.
 // A row that sees nothing: out = 0, lse = -inf, all its gradients 0. A column nobody sees: dK = dV = 0.
+// What is hidden does not matter: a row or column that does not see it gets the same bits whatever it holds, NaN and
+// infinity included, so padding need not be initialised. (The sm90 kernels promise this for whole hidden tiles only:
+// there, keep padding finite.) What is seen follows IEEE arithmetic: a NaN reaches whoever sees it.
 //
 // These calls work on host memory. Device pointers and a stream go to sm90::forward() and sm90::backward() of sm90.hpp.
 #pragma once
@@ -41,8 +44,8 @@ struct ForwardArguments {
   TensorView q, k, v;
   MutableTensorView out;
   float* lse = nullptr;          ///< contiguous [batch][query_heads][rows]
-  std::optional<float> scale{};  ///< default 1 / sqrt(head_dim)
-  int threads = 0;               ///< 0 = one per core
+  std::optional<float> scale{};  ///< of the scores; default 1 / sqrt(head_dim)
+  int threads = 0;               ///< at most 4096; 0: FLASHMASK_THREADS of the environment if set, else one per core
 };
 
 struct BackwardArguments {
@@ -51,8 +54,9 @@ struct BackwardArguments {
   TensorView q, k, v, out, dout;
   const float* lse = nullptr;
   MutableTensorView dq, dk, dv;
-  std::optional<float> scale{};
-  int threads = 0;
+  std::optional<float>
+      scale{};      ///< must be the forward's: lse is of the scaled scores, and cannot be checked against it
+  int threads = 0;  ///< as in ForwardArguments
 };
 
 /// Throw invalid_argument or unsupported before any work if the arguments do not describe a legal call.

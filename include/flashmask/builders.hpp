@@ -150,8 +150,8 @@ struct BuilderOptions {
   std::int64_t batch = 1;
   std::int64_t mask_heads = 1;
   Packing documents{};                   ///< default: eight equal documents
-  std::optional<std::int64_t> window{};  ///< sliding_window: keys, default columns / 8; global_sliding_window: reach
-                                         ///< to each side, default columns / 16; at least 1
+  std::optional<std::int64_t> window{};  ///< sliding_window: keys >= 1, default columns / 8; global_sliding_window:
+                                         ///< reach >= 0 to each side, default columns / 16; defaults are at least 1
   std::int64_t global = 16;              ///< global_sliding_window: leading tokens that see and are seen by all
   std::optional<std::int64_t> prefix{};  ///< prefix_lm_causal: default columns / 4
   std::uint64_t seed = 0;                ///< random_eviction, hash_sparse

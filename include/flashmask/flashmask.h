@@ -52,8 +52,8 @@ typedef struct flashmask_mask_shape {
   int64_t batch, heads, rows, columns; /* heads: 1, the KV heads or the query heads */
 } flashmask_mask_shape;
 
-/* One packed document: `length` tokens, the first `prefix` of them shared or bidirectional (0: the builder's default).
- */
+/* One packed document: `length` tokens, the first `prefix` of them shared or bidirectional (0: the builder's default,
+ * -1: none). */
 typedef struct flashmask_document {
   int64_t length;
   int64_t prefix;
@@ -69,9 +69,10 @@ typedef struct flashmask_mask_options {
   int64_t heads;   /* mask heads; 0: 1 */
   const flashmask_document* documents;
   size_t document_count;
-  int64_t window;        /* keys of a window; 0: the builder's default */
+  int64_t window;        /* sliding_window: keys; global_sliding_window: reach; 0: the builder's default; -1: none, so a
+                            reach of 0 (sliding_window has at least 1 key and refuses it) */
   int64_t global_tokens; /* -1: none; 0: the builder's default */
-  int64_t prefix;
+  int64_t prefix;        /* prefix_lm_causal; -1: none; 0: the builder's default */
   uint64_t seed;
 } flashmask_mask_options;
 
@@ -149,8 +150,8 @@ typedef struct flashmask_forward_arguments {
   int32_t dtype;                 /* flashmask_dtype of q, k, v and out */
   flashmask_tensor q, k, v, out;
   float* lse;      /* contiguous [batch][query_heads][rows], natural logarithm */
-  float scale;     /* 0: 1 / sqrt(head_dim) */
-  int32_t threads; /* 0: FLASHMASK_THREADS of the environment, else one per core */
+  float scale;     /* of the scores; 0: 1 / sqrt(head_dim) */
+  int32_t threads; /* at most 4096; 0: FLASHMASK_THREADS of the environment, else one per core */
 } flashmask_forward_arguments;
 
 typedef struct flashmask_backward_arguments {
@@ -162,10 +163,12 @@ typedef struct flashmask_backward_arguments {
   flashmask_tensor q, k, v, out, dout;
   const float* lse;
   flashmask_tensor dq, dk, dv;
-  float scale;
-  int32_t threads;
+  float scale;     /* must be the forward's */
+  int32_t threads; /* as in flashmask_forward_arguments */
 } flashmask_backward_arguments;
 
+/* On host memory, on the CPU. What a row does not see does not reach it, NaN and infinity included: padding need not be
+ * initialised. */
 FLASHMASK_API flashmask_status flashmask_forward(const flashmask_forward_arguments* arguments);
 FLASHMASK_API flashmask_status flashmask_backward(const flashmask_backward_arguments* arguments);
 
@@ -212,7 +215,7 @@ typedef struct flashmask_sm90_backward_arguments {
   flashmask_tensor q, k, v, out, dout;
   const float* lse;
   flashmask_tensor dq, dk, dv;
-  float scale;
+  float scale;     /* must be the forward's */
   void* workspace; /* 256-byte aligned; needs no preparation */
   void* stream;
   int32_t deterministic; /* 1: bitwise equal from run to run */

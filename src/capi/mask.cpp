@@ -1,6 +1,7 @@
 #include "flashmask/mask.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -30,25 +31,28 @@ void hand_out(ColumnMask value, flashmask_mask** mask) {
   *mask = new flashmask_mask{std::move(value)};
 }
 
+/// An optional count of the C ABI: 0 is the builder's default, -1 says 0.
+std::optional<std::int64_t> count_of(std::int64_t value, const char* name) {
+  core::check(value >= -1, "{} is {}: expected a count, 0 (the builder's default) or -1 (none)", name, value);
+  if (value == 0) return std::nullopt;
+  return std::max<std::int64_t>(value, 0);
+}
+
 masks::BuilderOptions options_of(const flashmask_mask_options& o) {
   masks::BuilderOptions options;
   options.rows = o.rows;
   if (o.columns != 0) options.columns = o.columns;
   if (o.batch != 0) options.batch = o.batch;
   if (o.heads != 0) options.mask_heads = o.heads;
-  if (o.window != 0) options.window = o.window;
-  if (o.prefix != 0) options.prefix = o.prefix;
-  if (o.global_tokens != 0) {
-    core::check(o.global_tokens >= -1, "options.global_tokens is {}: expected a count, 0 (the default) or -1 (none)",
-                o.global_tokens);
-    options.global = std::max<std::int64_t>(o.global_tokens, 0);
-  }
+  options.window = count_of(o.window, "options.window");
+  options.prefix = count_of(o.prefix, "options.prefix");
+  options.global = count_of(o.global_tokens, "options.global_tokens").value_or(options.global);
   options.seed = o.seed;
   if (o.document_count > 0) {
     std::vector<masks::Document> documents;
     for (const auto& d : std::span(&required(o.documents, "options.documents"), o.document_count)) {
       masks::Document document{d.length};
-      if (d.prefix != 0) document.prefix = d.prefix;
+      document.prefix = count_of(d.prefix, "options.documents[].prefix");
       documents.push_back(document);
     }
     options.documents = std::move(documents);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/parallel_for.hpp"
+#include "cpu/accumulate.hpp"
 #include "cpu/backward.hpp"
 
 namespace flashmask::cpu {
@@ -27,11 +28,12 @@ struct Workspace {
         dprob(kStrip * kStrip),
         query(kStrip * head_dim),
         dout(kStrip * head_dim),
+        clean(kStrip * head_dim),
         scale(kStrip),
         one(kStrip) {}
   Buffer key, value, dk, dv;  // [head_dim][kStrip]
   Buffer scores, dprob;       // [rows of a piece][kStrip]
-  Buffer query, dout;         // [kStrip][head_dim]
+  Buffer query, dout, clean;  // [kStrip][head_dim]
   Buffer scale, one;          // factors of the results
   std::array<std::array<std::int32_t, kStrip>, 4> vectors{};
 };
@@ -143,12 +145,12 @@ class BlockGradient {
     k.multiply(count, lanes_, head_dim, dout.by_position(), w_.value.data(), w_.dprob.data(), false);
     const Intervals hidden{w_.vectors[0].data(), w_.vectors[1].data(), w_.vectors[2].data(), w_.vectors[3].data()};
     const auto first = call_.row_index(block_.batch, query_head, begin);
-    k.score_gradient_columns({lanes_, count, static_cast<std::int32_t>(begin),
-                              tile_class == TileClass::partial ? &hidden : nullptr, call_.scale_log2},
-                             w_.scores.data(), w_.dprob.data(), call_.lse_log2.data() + first,
+    const Piece piece{lanes_, count, static_cast<std::int32_t>(begin),
+                      tile_class == TileClass::partial ? &hidden : nullptr, call_.scale_log2};
+    k.score_gradient_columns(piece, w_.scores.data(), w_.dprob.data(), call_.lse_log2.data() + first,
                              call_.delta.data() + first);
-    k.multiply(head_dim, lanes_, count, dout.by_dim(), w_.scores.data(), w_.dv.data(), true);
-    k.multiply(head_dim, lanes_, count, query.by_dim(), w_.dprob.data(), w_.dk.data(), true);
+    accumulate(k, piece, Lanes::columns, dout, head_dim, w_.scores.data(), w_.dv.data(), w_.clean);
+    accumulate(k, piece, Lanes::columns, query, head_dim, w_.dprob.data(), w_.dk.data(), w_.clean);
   }
 
   const BackwardCall& call_;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/parallel_for.hpp"
+#include "cpu/accumulate.hpp"
 #include "cpu/backward.hpp"
 
 namespace flashmask::cpu {
@@ -18,12 +19,13 @@ struct Workspace {
         dprob(kStrip * kStrip),
         key(kStrip * head_dim),
         value(kStrip * head_dim),
+        clean(kStrip * head_dim),
         lse(kStrip),
         delta(kStrip),
         factor(kStrip) {}
-  Buffer query, dout, dq;  // [head_dim][kStrip]
-  Buffer scores, dprob;    // [columns of a piece][kStrip]
-  Buffer key, value;       // [kStrip][head_dim]
+  Buffer query, dout, dq;    // [head_dim][kStrip]
+  Buffer scores, dprob;      // [columns of a piece][kStrip]
+  Buffer key, value, clean;  // [kStrip][head_dim]
   Buffer lse, delta, factor;
 };
 
@@ -40,10 +42,10 @@ void accumulate_piece(const BackwardCall& call, const RowStrip& strip, std::int6
   call.kernels.multiply(count, lanes, head_dim, key.by_position(), w.query.data(), w.scores.data(), false);
   call.kernels.multiply(count, lanes, head_dim, value.by_position(), w.dout.data(), w.dprob.data(), false);
   const Intervals hidden = intervals(*a.mask.mask, strip.batch, strip.mask_head, columns.begin);
-  call.kernels.score_gradient_rows({lanes, count, static_cast<std::int32_t>(strip.begin),
-                                    tile_class == TileClass::partial ? &hidden : nullptr, call.scale_log2},
-                                   w.scores.data(), w.dprob.data(), w.lse.data(), w.delta.data());
-  call.kernels.multiply(head_dim, lanes, count, key.by_dim(), w.scores.data(), w.dq.data(), true);
+  const Piece piece{lanes, count, static_cast<std::int32_t>(strip.begin),
+                    tile_class == TileClass::partial ? &hidden : nullptr, call.scale_log2};
+  call.kernels.score_gradient_rows(piece, w.scores.data(), w.dprob.data(), w.lse.data(), w.delta.data());
+  accumulate(call.kernels, piece, Lanes::rows, key, head_dim, w.scores.data(), w.dq.data(), w.clean);
 }
 
 void strip_gradient(const BackwardCall& call, const RowStrip& strip, Workspace& w) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/parallel_for.hpp"
+#include "cpu/accumulate.hpp"
 #include "cpu/row_strips.hpp"
 #include "cpu/tiled.hpp"
 
@@ -18,12 +19,13 @@ struct Workspace {
         scores(kStrip * kStrip),
         key(kStrip * head_dim),
         value(kStrip * head_dim),
+        clean(kStrip * head_dim),
         maximum(kStrip),
         sum(kStrip),
         factor(kStrip) {}
-  Buffer query, out;  // [head_dim][kStrip]
-  Buffer scores;      // [columns of a piece][kStrip]
-  Buffer key, value;  // [kStrip][head_dim]
+  Buffer query, out;         // [head_dim][kStrip]
+  Buffer scores;             // [columns of a piece][kStrip]
+  Buffer key, value, clean;  // [kStrip][head_dim]
   Buffer maximum, sum, factor;
 };
 
@@ -73,11 +75,11 @@ class Forward {
     const auto key = positions(kernels_, a_.k, strip.batch, strip.kv_head, begin, count, head_dim, w.key.data());
     kernels_.multiply(count, lanes, head_dim, key.by_position(), w.query.data(), w.scores.data(), false);
     const Intervals hidden = intervals(*a_.mask.mask, strip.batch, strip.mask_head, begin);
-    kernels_.softmax({lanes, count, static_cast<std::int32_t>(strip.begin),
-                      tile_class == TileClass::partial ? &hidden : nullptr, scale_log2_},
-                     w.scores.data(), {w.maximum.data(), w.sum.data()}, w.out.data(), head_dim);
+    const Piece piece{lanes, count, static_cast<std::int32_t>(strip.begin),
+                      tile_class == TileClass::partial ? &hidden : nullptr, scale_log2_};
+    kernels_.softmax(piece, w.scores.data(), {w.maximum.data(), w.sum.data()}, w.out.data(), head_dim);
     const auto value = positions(kernels_, a_.v, strip.batch, strip.kv_head, begin, count, head_dim, w.value.data());
-    kernels_.multiply(head_dim, lanes, count, value.by_dim(), w.scores.data(), w.out.data(), true);
+    accumulate(kernels_, piece, Lanes::rows, value, head_dim, w.scores.data(), w.out.data(), w.clean);
   }
 
   void finish(const RowStrip& strip, std::int64_t rows, Workspace& w) const {

@@ -76,6 +76,8 @@ struct Kernels {
                               const float* delta);
   /// Lanes are columns. scores become P, dprob becomes dS / scale; lse, delta [count].
   void (*score_gradient_columns)(const Piece& piece, float* scores, float* dprob, const float* lse, const float* delta);
+  /// Whether data[rows][columns] (row stride `stride`) holds neither NaN nor infinity.
+  bool (*all_finite)(const float* data, std::int64_t rows, std::int64_t columns, std::int64_t stride);
   /// out[lane] = sum over k of a[k][lane] * b[k][lane], one chain in ascending order like `multiply`.
   void (*lane_dots)(std::int64_t lanes, std::int64_t k, const float* a, const float* b, float* out);
 };

@@ -74,6 +74,39 @@ TEST(CApi, every_listed_builder_builds) {
   EXPECT_GE(count, 12U);
 }
 
+std::int64_t visible_cells(const char* builder, const flashmask_mask_options& options) {
+  MaskHandle mask;
+  EXPECT_EQ(flashmask_mask_build(builder, &options, &mask.get), FLASHMASK_OK) << flashmask_last_error();
+  std::int64_t cells = -1;
+  EXPECT_EQ(flashmask_mask_visible_cells(mask.get, &cells), FLASHMASK_OK);
+  return cells;
+}
+
+TEST(CApi, minus_one_says_none_where_zero_is_the_default) {
+  auto options = options_for(64);
+  options.global_tokens = -1;
+  options.window = -1;  // a reach of 0 and no global tokens: every row sees itself alone
+  EXPECT_EQ(visible_cells("global_sliding_window", options), 64);
+  options.prefix = -1;  // no prefix: plainly causal
+  EXPECT_EQ(visible_cells("prefix_lm_causal", options), 64 * 65 / 2);
+  const flashmask_document documents[] = {{40, -1}, {24, 4}};
+  options.documents = documents;
+  options.document_count = 2;
+  EXPECT_EQ(visible_cells("prefix_lm_document", options), 40 * 41 / 2 + 24 * 25 / 2 + 4 * 3 / 2);
+
+  MaskHandle mask;
+  expect_refusal(flashmask_mask_build("sliding_window", &options, &mask.get), FLASHMASK_INVALID_ARGUMENT, "at least 1");
+  options.window = -2;
+  expect_refusal(flashmask_mask_build("sliding_window", &options, &mask.get), FLASHMASK_INVALID_ARGUMENT,
+                 "options.window is -2: expected a count, 0 (the builder's default) or -1 (none)");
+  const flashmask_document bad{64, -7};
+  options = options_for(64);
+  options.documents = &bad;
+  options.document_count = 1;
+  expect_refusal(flashmask_mask_build("prefix_lm_document", &options, &mask.get), FLASHMASK_INVALID_ARGUMENT,
+                 "options.documents[].prefix is -7");
+}
+
 TEST(CApi, tile_statistics_count_every_tile) {
   MaskHandle mask;
   auto options = options_for(300);

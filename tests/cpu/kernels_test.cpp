@@ -54,6 +54,26 @@ void for_each_isa(const F& f) {
   }
 }
 
+TEST(Kernels, one_value_that_is_not_finite_is_found_wherever_it_lies) {
+  for_each_isa([](const Kernels& k) {
+    for (const int64_t columns : {1, 7, 64, 65, 127, 256}) {
+      const int64_t rows = 3, stride = columns + 5;
+      std::vector<float> data(static_cast<std::size_t>(rows * stride), std::nanf(""));  // between the rows too
+      for (int64_t at = 0; at < rows * columns; ++at)
+        data[static_cast<std::size_t>(at / columns * stride + at % columns)] = 3e38F;
+      EXPECT_TRUE(k.all_finite(data.data(), rows, columns, stride));
+      for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+        for (int64_t at = 0; at < rows * columns; ++at) {
+          float& x = data[static_cast<std::size_t>(at / columns * stride + at % columns)];
+          x = bad;
+          EXPECT_FALSE(k.all_finite(data.data(), rows, columns, stride)) << columns << " columns, element " << at;
+          x = -1;
+        }
+      }
+    }
+  });
+}
+
 TEST(Kernels, an_unknown_instruction_set_is_refused_by_name) {
   const WithIsa isa("avx1024");
   try {

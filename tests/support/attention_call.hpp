@@ -43,6 +43,7 @@ class Tensor {
     bytes_.assign(static_cast<std::size_t>(size()) * size_of(dtype), 0xff);  // all bits set is a NaN in every dtype
   }
   [[nodiscard]] std::int64_t size() const { return extents_[0] * extents_[1] * extents_[2] * extents_[3]; }
+  [[nodiscard]] std::int64_t extent(std::size_t axis) const { return extents_[axis]; }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] TensorView view() const { return {bytes_.data(), dtype_, strides_}; }
   [[nodiscard]] MutableTensorView view() { return {bytes_.data(), dtype_, strides_}; }

@@ -95,5 +95,25 @@ void narrow_transposed(const float* src, const float* factor, std::int64_t rows,
   }
 }
 
+/// x * 0 is 0 for finite x and NaN otherwise, and a sum that met a NaN is one.
+bool all_finite(const float* data, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  constexpr std::int64_t kStep = 4 * kLanes;
+  Vec sums[4] = {};
+  float rest = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* row = data + r * stride;
+    std::int64_t c = 0;
+    for (; c + kStep <= columns; c += kStep) {
+#pragma GCC unroll 4
+      for (int n = 0; n < 4; ++n) sums[n] += load(row + c + n * kLanes) * 0.0F;
+    }
+    for (; c + kLanes <= columns; c += kLanes) sums[0] += load(row + c) * 0.0F;
+    for (; c < columns; ++c) rest += row[c] * 0.0F;
+  }
+  const Vec sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (int lane = 0; lane < kLanes; ++lane) rest += sum[lane];
+  return rest == 0;
+}
+
 }  // namespace
 }  // namespace flashmask::cpu::isa

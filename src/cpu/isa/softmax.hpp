@@ -59,9 +59,10 @@ void score_gradient_rows(const Piece& piece, float* scores, const float* dprob, 
     const Vec row_delta = load(delta + lane);
     for (std::int64_t n = 0; n < piece.count; ++n) {
       float* score = scores + n * kStrip + lane;
-      Vec probability = probability_of(load(score), row_lse, piece.scale_log2);
-      if (piece.hidden != nullptr) probability = hidden_rows(*piece.hidden, n, rows) ? Vec{} : probability;
-      store(score, probability * (load(dprob + n * kStrip + lane) - row_delta));
+      const Vec probability = probability_of(load(score), row_lse, piece.scale_log2);
+      Vec gradient = probability * (load(dprob + n * kStrip + lane) - row_delta);
+      if (piece.hidden != nullptr) gradient = hidden_rows(*piece.hidden, n, rows) ? Vec{} : gradient;
+      store(score, gradient);
     }
   }
 }
@@ -82,11 +83,11 @@ void score_gradient_columns(const Piece& piece, float* scores, float* dprob, con
       const IntVec row = splat(static_cast<std::int32_t>(piece.first_row + i));
       float* score = scores + i * kStrip + lane;
       float* gradient = dprob + i * kStrip + lane;
-      Vec probability = probability_of(load(score), splat(lse[i]), piece.scale_log2);
+      const Vec probability = probability_of(load(score), splat(lse[i]), piece.scale_log2);
+      const Vec ds = probability * (load(gradient) - delta[i]);
       const IntVec hidden = ((row >= lts) & (row < lte)) | ((row >= uts) & (row < ute));
-      probability = hidden ? Vec{} : probability;
-      store(score, probability);
-      store(gradient, probability * (load(gradient) - delta[i]));
+      store(score, hidden ? Vec{} : probability);
+      store(gradient, hidden ? Vec{} : ds);
     }
   }
 }

@@ -19,6 +19,7 @@ constexpr Kernels make_table(const char* name) {
           softmax,
           score_gradient_rows,
           score_gradient_columns,
+          all_finite,
           lane_dots};
 }
 
