@@ -101,36 +101,40 @@ void check_rest(const AttentionShape& s, const float* lse, const std::optional<f
   core::check(threads >= 0 && threads <= 4096, "threads is {}: allowed are 0 (one per core) to 4096", threads);
 }
 
+/// Extents of q, out and their gradients, and of k, v and theirs.
+struct CallExtents {
+  Extents query, key;
+};
+
+/// What both passes ask: the shape, the mask, the inputs q, k, v and the scalars.
+template <typename Arguments>
+CallExtents check_call(const Arguments& a) {
+  const AttentionShape& s = a.shape;
+  check_shape(s);
+  check_mask(s, a.mask);
+  const Extents query{s.batch, s.rows, s.query_heads, s.head_dim};
+  const Extents key{s.batch, s.columns, s.kv_heads, s.head_dim};
+  check_view("q", a.q, query, a.q.dtype);
+  check_view("k", a.k, key, a.q.dtype);
+  check_view("v", a.v, key, a.q.dtype);
+  check_rest(s, a.lse, a.scale, a.threads);
+  return {query, key};
+}
+
 }  // namespace
 
 void validate(const ForwardArguments& a) {
-  const AttentionShape& s = a.shape;
-  check_shape(s);
-  check_mask(s, a.mask);
-  const Extents query{s.batch, s.rows, s.query_heads, s.head_dim};
-  const Extents key{s.batch, s.columns, s.kv_heads, s.head_dim};
-  check_view("q", a.q, query, a.q.dtype);
-  check_view("k", a.k, key, a.q.dtype);
-  check_view("v", a.v, key, a.q.dtype);
-  check_output("out", a.out, query, a.q.dtype);
-  check_rest(s, a.lse, a.scale, a.threads);
+  const CallExtents e = check_call(a);
+  check_output("out", a.out, e.query, a.q.dtype);
 }
 
 void validate(const BackwardArguments& a) {
-  const AttentionShape& s = a.shape;
-  check_shape(s);
-  check_mask(s, a.mask);
-  const Extents query{s.batch, s.rows, s.query_heads, s.head_dim};
-  const Extents key{s.batch, s.columns, s.kv_heads, s.head_dim};
-  check_view("q", a.q, query, a.q.dtype);
-  check_view("k", a.k, key, a.q.dtype);
-  check_view("v", a.v, key, a.q.dtype);
-  check_view("out", a.out, query, a.q.dtype);
-  check_view("dout", a.dout, query, a.q.dtype);
-  check_output("dq", a.dq, query, a.q.dtype);
-  check_output("dk", a.dk, key, a.q.dtype);
-  check_output("dv", a.dv, key, a.q.dtype);
-  check_rest(s, a.lse, a.scale, a.threads);
+  const CallExtents e = check_call(a);
+  check_view("out", a.out, e.query, a.q.dtype);
+  check_view("dout", a.dout, e.query, a.q.dtype);
+  check_output("dq", a.dq, e.query, a.q.dtype);
+  check_output("dk", a.dk, e.key, a.q.dtype);
+  check_output("dv", a.dv, e.key, a.q.dtype);
 }
 
 }  // namespace flashmask

@@ -38,4 +38,23 @@ inline std::optional<float> scale_of(float scale) {
   return scale == 0.0F ? std::nullopt : std::optional(scale);
 }
 
+/// What the argument structs of both backends and both passes call by the same names.
+template <typename To, typename From>
+void set_common(To& to, const From& from) {
+  const DType dtype = dtype_of(from.dtype);
+  to.shape = shape_of(from.shape);
+  to.q = tensor_of(from.q, dtype), to.k = tensor_of(from.k, dtype), to.v = tensor_of(from.v, dtype);
+  to.out = tensor_of(from.out, dtype);
+  to.lse = from.lse;
+  to.scale = scale_of(from.scale);
+}
+
+/// The rest of a backward's tensors.
+template <typename To, typename From>
+void set_gradients(To& to, const From& from) {
+  const DType dtype = dtype_of(from.dtype);
+  to.dout = tensor_of(from.dout, dtype);
+  to.dq = tensor_of(from.dq, dtype), to.dk = tensor_of(from.dk, dtype), to.dv = tensor_of(from.dv, dtype);
+}
+
 }  // namespace flashmask::capi

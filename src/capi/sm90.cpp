@@ -77,16 +77,9 @@ flashmask_status flashmask_sm90_check_workspace(const void* workspace, void* str
 flashmask_status flashmask_sm90_forward(const flashmask_sm90_forward_arguments* arguments) {
   return guarded([&] {
     const auto a = sized_copy(arguments, "arguments");
-    const auto dtype = dtype_of(a.dtype);
     sm90::ForwardArguments f;
-    f.shape = shape_of(a.shape);
+    set_common(f, a);
     f.map = &required(a.mask, "mask").value.view();
-    f.q = tensor_of(a.q, dtype);
-    f.k = tensor_of(a.k, dtype);
-    f.v = tensor_of(a.v, dtype);
-    f.out = tensor_of(a.out, dtype);
-    f.lse = a.lse;
-    f.scale = scale_of(a.scale);
     f.workspace = a.workspace;
     f.stream = a.stream;
     f.grid = a.grid;
@@ -104,20 +97,10 @@ flashmask_status flashmask_sm90_backward_workspace_bytes(flashmask_attention_sha
 flashmask_status flashmask_sm90_backward(const flashmask_sm90_backward_arguments* arguments) {
   return guarded([&] {
     const auto a = sized_copy(arguments, "arguments");
-    const auto dtype = dtype_of(a.dtype);
     sm90::BackwardArguments b;
-    b.shape = shape_of(a.shape);
+    set_common(b, a);
+    set_gradients(b, a);
     b.map = &required(a.mask, "mask").value.view();
-    b.q = tensor_of(a.q, dtype);
-    b.k = tensor_of(a.k, dtype);
-    b.v = tensor_of(a.v, dtype);
-    b.out = tensor_of(a.out, dtype);
-    b.dout = tensor_of(a.dout, dtype);
-    b.lse = a.lse;
-    b.dq = tensor_of(a.dq, dtype);
-    b.dk = tensor_of(a.dk, dtype);
-    b.dv = tensor_of(a.dv, dtype);
-    b.scale = scale_of(a.scale);
     b.workspace = a.workspace;
     b.stream = a.stream;
     b.deterministic = a.deterministic != 0;

@@ -172,26 +172,5 @@ TEST(Forward, a_chunk_that_never_comes_is_named_within_the_deadline) {
   call.result();  // the workspace is whole again
 }
 
-TEST(Validate, names_what_is_wrong) {
-  const Call call = documents(300);
-  const auto text = [&](auto&& change) {
-    sm90::ForwardArguments a = call.arguments;
-    change(a);
-    try {
-      sm90::validate(a);
-    } catch (const Error& e) {
-      return std::string(e.what());
-    }
-    return std::string();
-  };
-  EXPECT_EQ(text([](auto&) {}), "");
-  EXPECT_NE(text([](auto& a) { a.shape.head_dim = 100; }).find("head_dim"), std::string::npos);
-  EXPECT_NE(text([](auto& a) { a.shape.kv_heads = 3; }).find("kv_heads"), std::string::npos);
-  EXPECT_NE(text([](auto& a) { a.shape.rows = 301; }).find("301"), std::string::npos);
-  EXPECT_NE(text([](auto& a) { a.workspace = nullptr; }).find("workspace"), std::string::npos);
-  EXPECT_NE(text([](auto& a) { a.scale = -1.0F; }).find("scale"), std::string::npos);
-  EXPECT_NE(text([](auto& a) { a.k.data = nullptr; }).find("k is null"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace flashmask::device

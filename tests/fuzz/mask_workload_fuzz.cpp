@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "flashmask/error.hpp"
 #include "format/mask_json.hpp"
 #include "format/workload.hpp"
+#include "fuzz/only_errors.hpp"
 
 namespace {
 
@@ -40,20 +40,12 @@ void fuzz_spec(std::string_view text) {
   if (text.size() <= 64 && format::is_generator(text)) format::generate(text, {.rows = 512});
 }
 
-template <typename Call>
-void only_errors_of_ours(Call call) {
-  try {
-    call();
-  } catch (const flashmask::Error&) {  // refused, as it should be
-  }
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  only_errors_of_ours([&] { fuzz_workload(text); });
-  only_errors_of_ours([&] { fuzz_mask(text); });
-  only_errors_of_ours([&] { fuzz_spec(text); });
+  flashmask::fuzz::only_errors_of_ours([&] { fuzz_workload(text); });
+  flashmask::fuzz::only_errors_of_ours([&] { fuzz_mask(text); });
+  flashmask::fuzz::only_errors_of_ours([&] { fuzz_spec(text); });
   return 0;
 }

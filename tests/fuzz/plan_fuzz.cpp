@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "balance/verify.hpp"
-#include "flashmask/error.hpp"
 #include "format/plan_json.hpp"
+#include "fuzz/only_errors.hpp"
 
 namespace {
 
@@ -24,19 +24,11 @@ void fuzz_plan(std::string_view text) {
   }
 }
 
-template <typename Call>
-void only_errors_of_ours(Call call) {
-  try {
-    call();
-  } catch (const flashmask::Error&) {  // refused, as it should be
-  }
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  only_errors_of_ours([&] { fuzz_plan(text); });
-  only_errors_of_ours([&] { format::parse_calibration(text, "fuzz"); });
+  flashmask::fuzz::only_errors_of_ours([&] { fuzz_plan(text); });
+  flashmask::fuzz::only_errors_of_ours([&] { format::parse_calibration(text, "fuzz"); });
   return 0;
 }

@@ -1,13 +1,11 @@
 // Describe, configure, launch: arguments -> ForwardConfig and ForwardParameters -> kernel.
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "core/check.hpp"
 #include "flashmask/sm90.hpp"
 #include "sm90/cuda_check.hpp"
 #include "sm90/forward/launch.hpp"
-#include "sm90/forward/limits.hpp"
 #include "sm90/layout/tensor_map.hpp"
 #include "sm90/sync/wait_site.hpp"
 
@@ -17,35 +15,11 @@ namespace {
 using forward_pass::Element;
 using forward_pass::ForwardConfig;
 using forward_pass::ForwardParameters;
-using forward_pass::largest_head_dim;
 using forward_pass::Workspace;
 
 /// K and V of the heads of a section should stay near L2's size: 16 heads instead of 4 at 32768 lost 6%, 64 instead of
 /// 16 at 8192 3%.
 constexpr std::int64_t section_bytes = std::int64_t{64} << 20;
-
-void check_tensor(const char* name, TensorView tensor, DType dtype) {
-  core::check(tensor.data != nullptr, "{} is null; pass device memory", name);
-  core::check(tensor.dtype == dtype, "{} has another dtype than q; all tensors of a call share one", name);
-}
-
-void check_map(const TileMapView& map, const AttentionShape& s) {
-  const std::span<const TileShape> tiles = forward_tiles(s.head_dim);
-  const TileShape tile{map.block_m, map.block_n};
-  core::check(std::find(tiles.begin(), tiles.end(), tile) != tiles.end(),
-              "the tile map has tiles of {}x{}, head_dim {} takes {}x{} or {}x{}; build it with one of forward_tiles()",
-              tile.block_m, tile.block_n, s.head_dim, tiles.front().block_m, tiles.front().block_n,
-              tiles.back().block_m, tiles.back().block_n);
-  core::check(map.packed_heads == 1 && map.column_units == 1,
-              "the tile map packs {} heads and cuts blocks into {} units; forward() takes plain maps", map.packed_heads,
-              map.column_units);
-  core::check(map.rows == s.rows && map.columns == s.columns,
-              "the tile map speaks of {} rows and {} columns, the call of {} and {}", map.rows, map.columns, s.rows,
-              s.columns);
-  core::check(map.batch == 1 || map.batch == s.batch, "mask batch must be 1 or {}, got {}", s.batch, map.batch);
-  core::check(map.heads == 1 || map.heads == s.kv_heads || map.heads == s.query_heads,
-              "mask heads must be 1, kv_heads ({}) or query_heads ({}), got {}", s.kv_heads, s.query_heads, map.heads);
-}
 
 ForwardConfig configure(const ForwardArguments& a) {
   return forward_pass::config_of({a.map->block_m, a.map->block_n}, a.shape.head_dim,
@@ -143,43 +117,6 @@ void check_workspace(const void* workspace, void* stream) {
     core::fail(ErrorCode::timeout, "an sm90 kernel gave up waiting: {}; call prepare_workspace before using it again",
                describe_wait(copy.error));
   }
-}
-
-void validate(const ForwardArguments& a) {
-  const AttentionShape& s = a.shape;
-  core::check(s.batch >= 0 && s.rows >= 0 && s.columns >= 0 && s.query_heads >= 1 && s.kv_heads >= 1,
-              "extents must not be negative: batch {}, rows {}, columns {}, query_heads {}, kv_heads {}", s.batch,
-              s.rows, s.columns, s.query_heads, s.kv_heads);
-  core::check(s.query_heads % s.kv_heads == 0, "query_heads ({}) must be a multiple of kv_heads ({})", s.query_heads,
-              s.kv_heads);
-  if (s.head_dim < 8 || s.head_dim > largest_head_dim || s.head_dim % 8 != 0) {
-    core::fail(ErrorCode::unsupported, "head_dim must be a multiple of 8 from 8 to {} on sm90, got {}",
-               largest_head_dim, s.head_dim);
-  }
-  if (a.q.dtype != DType::bf16 && a.q.dtype != DType::f16) {
-    core::fail(ErrorCode::unsupported, "sm90 takes bf16 and f16 tensors; convert q, k, v or use the cpu backend");
-  }
-  core::check(a.map != nullptr, "map is null; build a DeviceMask and pass its view()");
-  check_map(*a.map, s);
-  core::check(!a.scale || (*a.scale > 0 && std::isfinite(*a.scale)), "scale must be positive and finite, got {}",
-              a.scale.value_or(0));
-  core::check(a.workspace != nullptr,
-              "workspace is null; allocate forward_workspace_bytes() and prepare_workspace() it");
-  core::check(a.grid >= 0, "grid must be 0 or the number of CTAs, got {}", a.grid);
-  core::check(s.batch * s.query_heads * a.map->row_tiles < (std::int64_t{1} << 31) - 65536,
-              "batch x query_heads x row tiles = {} exceeds 2^31", s.batch * s.query_heads * a.map->row_tiles);
-  core::check(!a.arrival || (a.arrival->words != nullptr && a.arrival->chunk_columns > 0),
-              "arrival needs words and a positive chunk_columns, got {}", a.arrival ? a.arrival->chunk_columns : 0);
-  core::check(!a.arrival || (a.arrival->first_local_column >= 0 && a.arrival->end_local_column <= s.columns),
-              "local columns must lie in [0, {}], got [{}, {})", s.columns,
-              a.arrival ? a.arrival->first_local_column : 0, a.arrival ? a.arrival->end_local_column : 0);
-  if (s.batch == 0 || s.rows == 0) return;
-  core::check(a.lse != nullptr, "lse is null; pass float32 [batch][query_heads][rows] on the device");
-  check_tensor("q", a.q, a.q.dtype);
-  check_tensor("out", a.out, a.q.dtype);
-  if (s.columns == 0) return;
-  check_tensor("k", a.k, a.q.dtype);
-  check_tensor("v", a.v, a.q.dtype);
 }
 
 void forward(const ForwardArguments& arguments) {
