@@ -4,6 +4,7 @@
 //   sm90_backward [--n 8192,32768] [--mask causal,document] [--head-dim 128] [--heads 16] [--kv-heads 16]
 //                 [--batch 4] [--sustained 0] [--deterministic 0] [--section 0] [--phases 0]
 //                 [--variant default,one_value]   instances to compare (src/sm90/backward/candidates), or "all"
+//                 [--parts 0]    of every group of query heads, for the variant that splits them; 0: its own choice
 //
 // Burst: 0.5 s idle, 3 warm-ups, 9 launches back to back (5 above 40 ms), median of event pairs. Sustained: batches of
 // at least 45 ms without idle, median of six, the variants taking turns. The mask "nothing" hides all: what preprocess
@@ -46,6 +47,7 @@ struct Options {
   bool sustained = false, deterministic = false;
   std::int32_t section = 0, phases = 0;
   std::vector<std::string> variants{"default"};
+  std::int32_t parts = 0;
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -70,6 +72,7 @@ Options parse(int argc, char** argv) {
     if (key == "--section") o.section = std::stoi(value);
     if (key == "--phases") o.phases = std::stoi(value);
     if (key == "--variant") o.variants = split(value);
+    if (key == "--parts") o.parts = std::stoi(value);
   }
   if (o.variants == std::vector<std::string>{"all"}) {
     o.variants = {"default"};
@@ -273,7 +276,7 @@ Variant make_variant(const std::string& name, const Options& o, const Case& c, c
   call.q = c.q.view(), call.k = c.k.view(), call.v = c.v.view(), call.out = c.out.view(), call.dout = c.dout.view();
   call.dq = c.dq.mutable_view(), call.dk = c.dk.mutable_view(), call.dv = c.dv.mutable_view();
   call.scale = 1 / std::sqrt(static_cast<float>(o.head_dim));
-  call.deterministic = o.deterministic, call.section_heads = o.section, call.phases = o.phases;
+  call.deterministic = o.deterministic, call.section_heads = o.section, call.phases = o.phases, call.parts = o.parts;
   call.candidate = sm90::backward_pass::find_candidate(name);
   if (name != "default" && call.candidate == nullptr) throw std::runtime_error("there is no variant " + name);
   v.workspace =

@@ -10,6 +10,9 @@
 
 #include "flashmask/mask.hpp"
 #include "sm90/backward/dq_fragment.hpp"
+#include "sm90/backward/shared_memory.hpp"
+#include "sm90/backward/split.hpp"
+#include "sm90/backward/sweep.hpp"
 #include "sm90/backward/visibility.hpp"
 #include "sm90/backward/work_list.hpp"
 #include "support/random_mask.hpp"
@@ -102,6 +105,149 @@ TEST(BackwardLayout, a_given_order_is_followed_inside_a_phase_and_section) {
   for (std::int32_t item = 0; item < work_items(e); ++item) {
     EXPECT_EQ(work_block(e, lists, item).block, blocks[static_cast<std::size_t>(item)]) << "item " << item;
   }
+}
+
+TEST(BackwardLayout, tile_flags_name_the_buffers_of_successive_blocks_and_their_phases) {
+  for (std::uint32_t block = 0; block < 16; ++block) {
+    const std::uint32_t flags = block_flags(block) | tile_flag::partial | tile_flag::last;
+    EXPECT_EQ(buffer_of<1>(flags), 0U);
+    EXPECT_EQ(parity_of<1>(flags), block & 1U);
+    EXPECT_EQ(buffer_of<2>(flags), block % 2);
+    EXPECT_EQ(parity_of<2>(flags), block / 2 % 2);
+  }
+}
+
+/// Lists of random runs for every (matrix, column block), one matrix a mask head.
+struct RandomLists {
+  std::vector<Run> runs;
+  std::vector<std::int32_t> begin, count;
+
+  RandomLists(Random& random, const Extents& e) {
+    for (std::int32_t list = 0; list < e.mask_batch * e.mask_heads * e.column_blocks; ++list) {
+      begin.push_back(static_cast<std::int32_t>(runs.size()));
+      std::int32_t at = static_cast<std::int32_t>(random.integer(0, 3));
+      while (at < e.row_tiles && !random.one_in(4)) {
+        const auto length = static_cast<std::int32_t>(random.integer(1, e.row_tiles - at));
+        runs.push_back({at, length, random.one_in(2) ? 1U : 2U, -1});
+        at += length + static_cast<std::int32_t>(random.integer(0, 3));
+      }
+      count.push_back(static_cast<std::int32_t>(runs.size()) - begin.back());
+    }
+  }
+  [[nodiscard]] ColumnLists view() const { return {runs.data(), begin.data(), count.data(), nullptr, 1, 1}; }
+};
+
+Extents random_extents(Random& random) {
+  Extents e{};
+  e.batch = static_cast<std::int32_t>(random.integer(1, 2));
+  e.kv_heads = static_cast<std::int32_t>(random.integer(1, 3));
+  const std::int32_t groups[] = {1, 2, 4, 6};
+  e.query_heads = e.kv_heads * groups[random.integer(0, 3)];
+  const std::int32_t mask_heads[] = {1, e.kv_heads, e.query_heads};
+  e.mask_heads = mask_heads[random.integer(0, 2)];
+  e.mask_batch = random.one_in(2) ? 1 : e.batch;
+  e.row_tiles = static_cast<std::int32_t>(random.integer(1, 12));
+  e.column_blocks = static_cast<std::int32_t>(random.integer(1, 4));
+  return e;
+}
+
+TEST(BackwardLayout, a_sweep_visits_every_tile_once_from_any_front_on) {
+  Random random(3);
+  for (int n = 0; n < 4000; ++n) {
+    const Extents e = random_extents(random);
+    const RandomLists lists(random, e);
+    const WorkBlock w{static_cast<std::int32_t>(random.integer(0, e.batch - 1)),
+                      static_cast<std::int32_t>(random.integer(0, e.kv_heads - 1)),
+                      static_cast<std::int32_t>(random.integer(0, e.column_blocks - 1)), 0};
+    std::vector<std::tuple<std::int32_t, std::int32_t, bool>> want;  // in the order of a front of 0
+    for (std::int32_t g = 0; g < e.group(); ++g) {
+      const std::int32_t list = e.list(w.batch, w.kv_head * e.group() + g, w.block);
+      for (std::int32_t i = 0; i < lists.count[list]; ++i) {
+        const auto& r = lists.runs[lists.begin[list] + i];
+        for (std::int32_t tile = r.first; tile < r.first + r.count; ++tile) want.emplace_back(g, tile, r.classes == 1);
+      }
+    }
+    ASSERT_EQ(block_tiles(e, lists.view(), w), static_cast<std::int32_t>(want.size())) << "draw " << n;
+    const bool wild = random.one_in(5);  // what the word may hold before anyone wrote it
+    const auto front = static_cast<std::uint32_t>(wild ? random.integer(e.group() * e.row_tiles, 0xFFFFFFFFLL)
+                                                       : random.integer(0, e.group() * e.row_tiles - 1));
+    if (!wild) {
+      std::rotate(want.begin(),
+                  std::find_if(want.begin(), want.end(),
+                               [&](const auto& x) {
+                                 return static_cast<std::uint32_t>(std::get<0>(x) * e.row_tiles + std::get<1>(x)) >=
+                                        front;
+                               }),
+                  want.end());
+    }
+    std::vector<std::tuple<std::int32_t, std::int32_t, bool>> got;
+    sweep(e, lists.view(), w, static_cast<std::int32_t>(want.size()), front,
+          [&](std::int32_t head, std::int32_t tile, bool partial, bool last) {
+            got.emplace_back(head, tile, partial);
+            ASSERT_EQ(last, got.size() == want.size()) << "draw " << n;
+          });
+    ASSERT_EQ(got, want) << "draw " << n << " front " << front;
+  }
+}
+
+TEST(BackwardLayout, parts_divide_the_group_and_fill_the_processors_where_they_can) {
+  for (std::int32_t group = 1; group <= 64; ++group) {
+    for (const std::int64_t blocks : {1, 64, 128, 1024, 1055, 1056, 4096}) {
+      const std::int32_t parts = parts_of(blocks, group, 132);
+      ASSERT_EQ(group % parts, 0) << group << " query heads, " << blocks << " blocks";
+      ASSERT_TRUE(blocks * parts >= 1056 || parts == group) << group << " query heads, " << blocks << " blocks";
+      for (std::int32_t fewer = 1; fewer < parts; ++fewer) {
+        ASSERT_TRUE(group % fewer != 0 || blocks * fewer < 1056)
+            << fewer << " would do for " << group << ", " << blocks;
+      }
+    }
+  }
+  EXPECT_EQ(parts_of(128, 64, 132), 16);  // 64:1 at 8192, batch 2
+  EXPECT_EQ(parts_of(1024, 8, 132), 2);   // 64:8 at 8192, batch 2
+  EXPECT_EQ(parts_of(4096, 1, 132), 1);
+}
+
+TEST(BackwardLayout, parts_of_groups_are_dealt_once_with_every_query_head_in_one_part) {
+  Random random(4);
+  for (int n = 0; n < 1000; ++n) {
+    const Extents e = random_extents(random);
+    std::int32_t parts = static_cast<std::int32_t>(random.integer(1, e.group()));
+    while (e.group() % parts != 0) --parts;
+    const Extents split = split_extents(e, parts);
+    std::vector<std::int32_t> order(static_cast<std::size_t>(e.mask_batch * e.mask_heads * e.column_blocks));
+    std::iota(order.begin(), order.end(), 0);
+    const ColumnLists lists{nullptr, nullptr, nullptr, order.data(), split.batch * split.kv_heads, 1};
+    std::set<std::tuple<std::int32_t, std::int32_t, std::int32_t>> seen;  // (batch, query head, block)
+    for (std::int32_t item = 0; item < work_items(split); ++item) {
+      const WorkBlock w = work_block(split, lists, item);
+      for (std::int32_t g = 0; g < split.group(); ++g) {
+        const std::int32_t query_head = w.kv_head * split.group() + g;
+        ASSERT_EQ(query_head / e.group(), w.kv_head / parts) << "draw " << n << ": another KV head's query head";
+        ASSERT_TRUE(seen.emplace(w.batch, query_head, w.block).second) << "draw " << n << " item " << item;
+      }
+    }
+    EXPECT_EQ(static_cast<std::int32_t>(seen.size()), e.batch * e.query_heads * e.column_blocks);
+  }
+}
+
+TEST(BackwardLayout, sums_of_parts_fill_their_workspace_without_overlap) {
+  Extents e{};
+  e.batch = 2, e.kv_heads = 3, e.column_blocks = 2;
+  constexpr std::int32_t head_dim = 128;
+  std::set<std::int64_t> offsets;
+  for (std::int32_t b = 0; b < e.batch; ++b) {
+    for (std::int32_t head = 0; head < e.kv_heads; ++head) {
+      for (std::int32_t half = 0; half < 2 * e.column_blocks; ++half) {
+        const std::int64_t from = part_offset(e, head_dim, b, head, half / 2, half % 2);
+        for (std::int32_t quad = 0; quad < head_dim / 8; ++quad) {
+          for (std::int32_t thread = 0; thread < 128; ++thread)
+            offsets.insert(from + part_fragment_offset(quad, thread));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(static_cast<std::int64_t>(offsets.size()) * 4, part_floats(e, head_dim));
+  EXPECT_EQ(*offsets.rbegin() + 4, part_floats(e, head_dim));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "sm90/backward/operand.cuh"
 #include "sm90/backward/parameters.hpp"
 #include "sm90/backward/shared_memory.hpp"
+#include "sm90/backward/split.hpp"
 #include "sm90/backward/visibility.hpp"
 #include "sm90/backward/wait.cuh"
 #include "sm90/layout/descriptor.hpp"
@@ -185,6 +186,13 @@ struct Columns {
     std::int32_t w[4];
     ptx::load_shared_v4(ptx::shared_address(&memory.work[slot]), w);
     const WorkBlock place{w[0], w[1], w[2], w[3]};
+    if constexpr (C.split_groups) {
+      float* const sums = p.part_sums + part_offset(p.extents, C.head_dim, place.batch, place.kv_head, place.block,
+                                                    static_cast<std::int32_t>(group));
+      store_part<C>(sums, dv);
+      store_part<C>(sums + part_floats(p.extents, C.head_dim), dk);
+      return;
+    }
     const std::int32_t column = place.block * block_columns + static_cast<std::int32_t>(group) * 64;
     Destination to{p.dv.at(place.batch, column, place.kv_head), p.dv.position_stride, p.extents.columns - column,
                    p.extents.head_dim};

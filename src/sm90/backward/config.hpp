@@ -23,6 +23,10 @@ struct BackwardConfig {
   /// (shared_memory.hpp).
   std::int32_t key_buffers = 2;
   std::int32_t value_buffers = 2;
+  /// A block's sweep over its row tiles begins where the other CTAs of its head are (sweep.hpp).
+  bool shared_front = false;
+  /// KV heads are parts of real ones, and dK and dV leave as float32 sums of the part (split.hpp).
+  bool split_groups = false;
 
   [[nodiscard]] constexpr std::int32_t halves() const { return head_dim / 64; }
   /// Bytes of `rows` rows of one head in shared memory.

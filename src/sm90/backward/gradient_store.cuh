@@ -7,6 +7,7 @@
 #include "sm90/backward/operand.cuh"
 #include "sm90/backward/parameters.hpp"
 #include "sm90/backward/shared_memory.hpp"
+#include "sm90/backward/split.hpp"
 #include "sm90/layout/fragment.hpp"
 #include "sm90/ptx/fence.cuh"
 #include "sm90/ptx/warp.cuh"
@@ -63,6 +64,18 @@ __device__ __forceinline__ void store_gradient(const Destination& to, const floa
         *reinterpret_cast<uint4*>(row + dim) = make_uint4(x[0], x[1], x[2], x[3]);
       }
     }
+  }
+}
+
+/// Writes a warpgroup's accumulators as they are, in fragment order.
+template <BackwardConfig C>
+__device__ __forceinline__ void store_part(float* sums, const float (&gradient)[C.head_dim / 2]) {
+  auto* const to = reinterpret_cast<float4*>(
+      sums + part_fragment_offset(0, static_cast<std::int32_t>(ptx::thread_index() % warpgroup_threads)));
+#pragma unroll
+  for (int quad = 0; quad < C.head_dim / 8; ++quad) {
+    to[part_fragment_offset(quad, 0) / 4] =
+        make_float4(gradient[4 * quad], gradient[4 * quad + 1], gradient[4 * quad + 2], gradient[4 * quad + 3]);
   }
 }
 

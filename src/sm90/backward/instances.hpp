@@ -26,12 +26,16 @@ LaunchMain launch_d128_bf16, launch_d128_f16, launch_d64_bf16, launch_d64_f16;
 LaunchMain launch_d128_bf16_deterministic, launch_d128_f16_deterministic, launch_d64_bf16_deterministic,
     launch_d64_f16_deterministic;
 
+/// Queue the sums of parts (split groups).
+using LaunchCombine = cudaError_t(const CombineParameters& parameters, cudaStream_t stream);
+
 /// Another instance than a call's default one, with what else of the call depends on it. Compiled only into programs
 /// that compare it with the default (candidates/).
 struct Candidate {
   const char* name;
   BackwardConfig config;
   LaunchMain* launch_main;
+  LaunchCombine* launch_combine = nullptr;  ///< with split groups
 };
 
 /// Queue the row pass of the deterministic mode.

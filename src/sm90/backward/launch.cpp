@@ -8,6 +8,7 @@
 #include "sm90/backward/instances.hpp"
 #include "sm90/backward/prepare.cuh"
 #include "sm90/backward/shared_memory.hpp"
+#include "sm90/backward/split.hpp"
 #include "sm90/cuda_check.hpp"
 #include "sm90/layout/tensor_map.hpp"
 
@@ -79,6 +80,22 @@ T* at(void* workspace, std::size_t offset) {
   return reinterpret_cast<T*>(static_cast<std::byte*>(workspace) + offset);
 }
 
+bool splits_groups(const BackwardCall& call) {
+  return call.candidate != nullptr && call.candidate->config.split_groups;
+}
+
+/// In how many parts the groups of the call are split.
+std::int32_t parts_of_call(const BackwardCall& call) {
+  if (!splits_groups(call)) return 1;
+  const AttentionShape& s = call.shape;
+  const auto group = static_cast<std::int32_t>(s.query_heads / s.kv_heads);
+  if (call.parts > 0) {
+    core::check(group % call.parts == 0, "parts ({}) must divide the {} query heads of a group", call.parts, group);
+    return call.parts;
+  }
+  return parts_of(s.batch * s.kv_heads * ceil_div(s.columns, block_columns), group, multiprocessors());
+}
+
 /// How work_block() deals out the column blocks.
 struct Dealing {
   std::int32_t section_heads, phases;
@@ -113,6 +130,7 @@ PrepareParameters prepare_parameters(const BackwardCall& call, const Extents& e,
           .counters = at<std::uint32_t>(workspace, layout.counters)};
 }
 
+/// `e` are the extents that the main kernel sees: with split groups, a KV head a part.
 MainParameters main_parameters(const BackwardCall& call, const Extents& e, std::int32_t processors, void* workspace,
                                const WorkspaceLayout& layout) {
   const AttentionShape& s = call.shape;
@@ -133,7 +151,7 @@ MainParameters main_parameters(const BackwardCall& call, const Extents& e, std::
              .order = call.order != nullptr ? call.order : call.map.column_order,
              .section_heads = call.section_heads > 0 ? call.section_heads : dealing.section_heads,
              .phases = call.phases > 0 ? call.phases : dealing.phases};
-  p.signal = call.signal;
+  if (!splits_groups(call)) p.signal = call.signal;  // dK and dV are complete in combine_kernel then
   p.stats = at<float>(workspace, layout.stats);
   p.intervals = at<int4>(workspace, layout.intervals);
   p.dq_sum = at<float>(workspace, layout.dq_sum);
@@ -143,7 +161,21 @@ MainParameters main_parameters(const BackwardCall& call, const Extents& e, std::
   p.scale_log2 = static_cast<float>(call.scale * log2_e);
   p.counter = at<std::uint32_t>(workspace, layout.counters);
   p.error = p.counter + 1;
+  p.front = at<std::uint32_t>(workspace, layout.front);
+  p.part_sums = at<float>(workspace, layout.part_sums);
+  p.parts = e.kv_heads / static_cast<std::int32_t>(s.kv_heads);
   return p;
+}
+
+CombineParameters combine_parameters(const BackwardCall& call, const MainParameters& main) {
+  return {.extents = main.extents,
+          .lists = main.lists,
+          .signal = call.signal,
+          .part_sums = main.part_sums,
+          .parts = main.parts,
+          .dk = main.dk,
+          .dv = main.dv,
+          .scale = call.scale};
 }
 
 RowParameters row_parameters(const BackwardCall& call, const MainParameters& main) {
@@ -178,11 +210,21 @@ WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_
   layout.dq_sum = layout.intervals + aligned(columns * 16);
   layout.bytes = layout.dq_sum;
   if (!deterministic) layout.bytes += aligned(row_tiles * block_rows * tile_head_dim(shape) * 4);
+  layout.front = layout.part_sums = layout.bytes;
   return layout;
 }
 
 WorkspaceLayout workspace_layout(const BackwardCall& call) {
-  return workspace_layout(call.shape, std::int64_t{call.map.batch} * call.map.heads, call.deterministic);
+  WorkspaceLayout layout =
+      workspace_layout(call.shape, std::int64_t{call.map.batch} * call.map.heads, call.deterministic);
+  if (call.candidate == nullptr) return layout;
+  const Extents e = split_extents(extents_of(call.shape, call.map), parts_of_call(call));
+  if (call.candidate->config.shared_front) {
+    layout.bytes += static_cast<std::size_t>(ceil_div(std::int64_t{e.batch} * e.kv_heads * 4, 256) * 256);
+  }
+  layout.part_sums = layout.bytes;
+  if (splits_groups(call)) layout.bytes += static_cast<std::size_t>(2 * 4 * part_floats(e, tile_head_dim(call.shape)));
+  return layout;
 }
 
 void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stream) {
@@ -196,9 +238,13 @@ void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stre
   const bool any = items > 0 && s.rows > 0;
   if (any) {
     const std::int32_t processors = multiprocessors();
-    const MainParameters p = main_parameters(call, e, processors, workspace, layout);
-    const auto blocks = static_cast<std::int32_t>(std::min<std::int64_t>(processors, items));
+    const std::int32_t parts = parts_of_call(call);
+    const MainParameters p = main_parameters(call, split_extents(e, parts), processors, workspace, layout);
+    const auto blocks = static_cast<std::int32_t>(std::min<std::int64_t>(processors, items * parts));
     check_cuda(main_kernel_of(call)(p, blocks, stream), "launch of main_kernel");
+    if (splits_groups(call)) {
+      check_cuda(call.candidate->launch_combine(combine_parameters(call, p), stream), "launch of combine_kernel");
+    }
     if (call.deterministic) {
       check_cuda(row_kernel_of(head_dim, bf16)(row_parameters(call, p), stream), "launch of row_kernel");
       return;

@@ -30,6 +30,8 @@ struct BackwardCall {
   std::int32_t phases = 0;         ///< see ColumnLists; 0: the default
   /// Instead of the default instance; of the call's dtype and tile head_dim, and not deterministic.
   const Candidate* candidate = nullptr;
+  /// Parts of every group of query heads, for a candidate that splits them; 0: what parts_of() says.
+  std::int32_t parts = 0;
 };
 
 /// Where the parts of the workspace lie; offsets in bytes, each 256-byte aligned.
@@ -38,8 +40,10 @@ struct BackwardCall {
 ///   stats      512 bytes a row tile of 64 rows and query head: log-sum-exp and rowsum(dO * O), float32
 ///   intervals  16 bytes a column (of whole blocks of 128) and mask head
 ///   dq_sum     float32 dQ, rows rounded up to 64 and head_dim to 64 or 128; absent in deterministic mode
+///   front      4 bytes a batch row and KV head, with a shared front
+///   part_sums  float32 dV and dK of every part of a group, columns rounded up to 128; with split groups
 struct WorkspaceLayout {
-  std::size_t counters, stats, intervals, dq_sum, bytes;
+  std::size_t counters, stats, intervals, dq_sum, front, part_sums, bytes;
 };
 /// `mask_matrices`: batch rows of the mask times its heads.
 WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_matrices, bool deterministic);

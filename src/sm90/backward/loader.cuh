@@ -5,8 +5,11 @@
 
 #include "sm90/backward/parameters.hpp"
 #include "sm90/backward/shared_memory.hpp"
+#include "sm90/backward/sweep.hpp"
 #include "sm90/backward/wait.cuh"
 #include "sm90/ptx/bulk_copy.cuh"
+#include "sm90/ptx/fence.cuh"
+#include "sm90/ptx/global_word.cuh"
 #include "sm90/ptx/shared_address.cuh"
 #include "sm90/ptx/tensor_copy.cuh"
 
@@ -43,12 +46,17 @@ struct Loader {
   /// Read from shared memory at every use: the loader has 32 registers.
   [[nodiscard]] __device__ const volatile WorkBlock& current() { return memory.work[blocks % Memory::stages]; }
 
+  /// Head of K and V.
+  [[nodiscard]] __device__ std::int32_t key_head() {
+    return C.split_groups ? current().kv_head / p.parts : current().kv_head;
+  }
+
   __device__ void load_key() {
     const std::uint32_t buffer = blocks % C.key_buffers;
     wait_empty<C.key_buffers>(memory.empty_k, blocks);
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_k[buffer]), kv_bytes);
     copy_tile(p.k, memory.k[buffer], block_columns * layout::row_bytes, &memory.full_k[buffer],
-              current().block * block_columns, current().kv_head, current().batch);
+              current().block * block_columns, key_head(), current().batch);
   }
 
   __device__ void load_value() {
@@ -56,7 +64,7 @@ struct Loader {
     if constexpr (C.value_buffers == 1) wait_empty<1>(&memory.empty_v, blocks);
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_v[buffer]), kv_bytes);
     copy_tile(p.v, memory.v[buffer], block_columns * layout::row_bytes, &memory.full_v[buffer],
-              current().block * block_columns, current().kv_head, current().batch);
+              current().block * block_columns, key_head(), current().batch);
   }
 
   __device__ void post(const TileWord& word) {
@@ -106,12 +114,33 @@ struct Loader {
     }
   }
 
+  /// Where a CTA of this KV head was last.
+  [[nodiscard]] __device__ std::uint32_t* front() {
+    return p.front + current().batch * p.extents.kv_heads + current().kv_head;
+  }
+
+  /// The tiles of the whole group, from the front on.
+  __device__ void sweep_block() {
+    std::uint32_t first = tile_flag::first;
+    sweep(p.extents, p.lists, current(), memory.tiles[blocks % Memory::stages], ptx::load_volatile(front()),
+          [&](std::int32_t head, std::int32_t tile, bool partial, bool last) {
+            if (tiles % front_step == 0) ptx::store_volatile(front(), head * p.extents.row_tiles + tile);
+            load_tile(current().kv_head * p.extents.group() + head, tile,
+                      (partial ? tile_flag::partial : 0U) | first | (last ? tile_flag::last : 0U));
+            first = 0;
+          });
+  }
+
   __device__ void run() {
     for (;; ++blocks) {
       wait_for(ptx::shared_address(&memory.full_work[blocks % Memory::stages]), blocks / Memory::stages & 1U, p.error);
       if (current().block < 0) break;
-      std::uint32_t first = tile_flag::first;
-      for (std::int32_t g = 0; g <= current().last_head; ++g) load_list(g, first);
+      if constexpr (C.shared_front) {
+        sweep_block();
+      } else {
+        std::uint32_t first = tile_flag::first;
+        for (std::int32_t g = 0; g <= current().last_head; ++g) load_list(g, first);
+      }
     }
     // Tell the readers that nothing follows.
     wait_empty(memory.empty_q, tiles);

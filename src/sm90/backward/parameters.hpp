@@ -44,6 +44,20 @@ struct MainParameters {
   float scale_log2;  ///< scale * log2(e)
   std::uint32_t* counter;
   std::uint32_t* error;
+  std::uint32_t* front;  ///< of every (batch, KV head), where a CTA of the head is; with a shared front
+  float* part_sums;      ///< dV, then dK of every part; with split groups, whose `extents` have a KV head a part
+  std::int32_t parts;    ///< KV heads of `extents` to a real one
+};
+
+/// What combine.cuh takes: see MainParameters.
+struct CombineParameters {
+  Extents extents;
+  ColumnLists lists;
+  ChunkSignal signal;
+  const float* part_sums;
+  std::int32_t parts;
+  StridedTensor dk, dv;
+  float scale;
 };
 
 }  // namespace flashmask::sm90::backward_pass

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "sm90/backward/shared_memory.hpp"
+#include "sm90/backward/sweep.hpp"
 #include "sm90/backward/wait.cuh"
 #include "sm90/backward/work_list.cuh"
 #include "sm90/ptx/barrier.cuh"
@@ -24,6 +25,7 @@ __device__ __forceinline__ void draw_blocks(const MainParameters& p, SharedMemor
     ptx::store_shared_v4(ptx::shared_address(&memory.work[stage]), static_cast<std::uint32_t>(found.batch),
                          static_cast<std::uint32_t>(found.kv_head), static_cast<std::uint32_t>(found.block),
                          static_cast<std::uint32_t>(found.last_head));
+    if constexpr (C.shared_front) memory.tiles[stage] = found.block < 0 ? 0 : block_tiles(p.extents, p.lists, found);
     ptx::mbarrier_arrive(ptx::shared_address(&memory.full_work[stage]));
     if (found.block < 0) return;
     item = static_cast<std::int32_t>(gridDim.x + atomicAdd(p.counter, 1U));

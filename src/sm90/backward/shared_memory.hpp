@@ -80,7 +80,8 @@ struct SharedMemory {
   std::uint64_t full_q[stages], empty_q[stages];
   std::uint64_t full_dout[stages], empty_dout[stages];
   std::uint64_t full_ds[stages], empty_ds[stages];
-  std::uint64_t empty_v;  ///< with one V buffer
+  std::uint64_t empty_v;       ///< with one V buffer
+  std::int32_t tiles[stages];  ///< with a shared front: of the block in the work slot
 };
 
 inline constexpr std::uint32_t column_warps = 8;

@@ -15,11 +15,21 @@ inline constexpr BackwardConfig one_value{.head_dim = 128, .bf16 = true, .accumu
 inline constexpr BackwardConfig one_key_value{
     .head_dim = 128, .bf16 = true, .accumulate_dq = true, .key_buffers = 1, .value_buffers = 1};
 
-LaunchMain launch_one_value, launch_one_key_value;
+/// Sweeps of a head's CTAs stay together.
+inline constexpr BackwardConfig shared_front{
+    .head_dim = 128, .bf16 = true, .accumulate_dq = true, .shared_front = true};
+/// The query heads of a group spread over CTAs where there are few column blocks.
+inline constexpr BackwardConfig split_groups{
+    .head_dim = 128, .bf16 = true, .accumulate_dq = true, .split_groups = true};
+
+LaunchMain launch_one_value, launch_one_key_value, launch_shared_front, launch_split_groups;
+LaunchCombine launch_split_groups_combine;
 
 inline constexpr std::array candidates{
     Candidate{"one_value", one_value, launch_one_value},
     Candidate{"one_key_value", one_key_value, launch_one_key_value},
+    Candidate{"shared_front", shared_front, launch_shared_front},
+    Candidate{"split_groups", split_groups, launch_split_groups, launch_split_groups_combine},
 };
 
 /// nullptr: there is none of that name.

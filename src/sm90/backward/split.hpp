@@ -1,0 +1,54 @@
+// Splitting the query heads of a group over CTAs, for calls with few column blocks: plain index arithmetic, the same on
+// host and device.
+//
+// A part of a group is a KV head of its own to the main kernel (`split_extents`): it has its own dK and dV, as float32
+// sums of the part, and only its K and V are the real head's. combine.cuh adds the parts in ascending order.
+#pragma once
+
+#include <cstdint>
+
+#include "sm90/backward/config.hpp"
+#include "sm90/backward/work_list.hpp"
+
+namespace flashmask::sm90::backward_pass {
+
+/// Work blocks a multiprocessor below which groups are split: the last wave then costs 1 / 16 on average, and so do
+/// blocks of twice the mean weight that come first.
+inline constexpr std::int64_t wanted_blocks_a_processor = 8;
+
+/// In how many parts the groups of a call are best split: the smallest divisor of the group that gives every
+/// multiprocessor its blocks, or all of the group.
+inline std::int32_t parts_of(std::int64_t blocks, std::int32_t group, std::int32_t processors) {
+  const std::int64_t wanted = wanted_blocks_a_processor * processors;
+  for (std::int32_t parts = 1; parts < group; ++parts) {
+    if (group % parts == 0 && blocks * parts >= wanted) return parts;
+  }
+  return group;
+}
+
+/// The extents with a KV head a part.
+constexpr Extents split_extents(Extents e, std::int32_t parts) {
+  e.kv_heads *= parts;
+  return e;
+}
+
+/// Offset in floats, inside the sums of 64 columns, of accumulators 4 * `quad` ... 4 * `quad` + 3 of `thread`: every
+/// store of a warp covers 512 contiguous bytes.
+FLASHMASK_HOST_DEVICE constexpr std::int32_t part_fragment_offset(std::int32_t quad, std::int32_t thread) {
+  return (quad * warpgroup_threads + thread) * 4;
+}
+
+/// First float of the dV sums of one half (64 columns) of a block of a part; `e` are the split extents. dK lies
+/// `part_floats` further on.
+FLASHMASK_HOST_DEVICE inline std::int64_t part_offset(const Extents& e, std::int32_t tile_head_dim, std::int32_t batch,
+                                                      std::int32_t part_head, std::int32_t block, std::int32_t half) {
+  const std::int64_t head = static_cast<std::int64_t>(batch) * e.kv_heads + part_head;
+  return ((head * e.column_blocks + block) * 2 + half) * 64 * tile_head_dim;
+}
+
+/// Floats of the dV sums of all parts, and of the dK sums.
+FLASHMASK_HOST_DEVICE inline std::int64_t part_floats(const Extents& e, std::int32_t tile_head_dim) {
+  return static_cast<std::int64_t>(e.batch) * e.kv_heads * e.column_blocks * block_columns * tile_head_dim;
+}
+
+}  // namespace flashmask::sm90::backward_pass

@@ -1,0 +1,56 @@
+// The order in which a work block's tiles are visited when the CTAs of a head share a front: plain index arithmetic,
+// the same on host and device.
+//
+// CTAs that work on one head drift apart. At 131072 rows, Q, dO and the float32 dQ of a head are 128 MB; the L2 cache
+// keeps what was touched lately, so a CTA far from the others reads them from DRAM. So a block's sweep begins where a
+// CTA of the same KV head was last, and wraps around. The front is a hint in global memory that all of them overwrite
+// without any ordering: whatever it says, every tile is visited once.
+#pragma once
+
+#include <cstdint>
+
+#include "sm90/backward/work_list.hpp"
+
+namespace flashmask::sm90::backward_pass {
+
+/// Tiles between two updates of the front.
+inline constexpr std::uint32_t front_step = 8;
+
+/// Tiles of a work block: of the lists of all query heads of its group.
+FLASHMASK_HOST_DEVICE inline std::int32_t block_tiles(const Extents& e, const ColumnLists& lists, const WorkBlock& w) {
+  const bool shared = e.mask_heads <= e.kv_heads;  // all heads of the group have one list
+  std::int32_t tiles = 0;
+  for (std::int32_t g = 0; g < (shared ? 1 : e.group()); ++g) {
+    const std::int32_t list = e.list(w.batch, w.kv_head * e.group() + g, w.block);
+    const Run* const runs = lists.runs + lists.begin[list];
+    for (std::int32_t n = 0; n < lists.count[list]; ++n) tiles += runs[n].count;
+  }
+  return shared ? tiles * e.group() : tiles;
+}
+
+/// Calls visit(head, tile, partial, last) once for each of the `tiles` tiles of a work block, `head` counting inside
+/// the group, beginning with the first tile at or after `front` and wrapping around after the group's last. `front` is
+/// head * row_tiles + tile; values beyond the group mean 0. `Block` is WorkBlock, or volatile and read at every use by
+/// who is short of registers; not after the last tile.
+template <typename Block, typename Visit>
+FLASHMASK_HOST_DEVICE void sweep(const Extents& e, const ColumnLists& lists, const Block& w, std::int32_t tiles,
+                                 std::uint32_t front, Visit&& visit) {
+  if (front >= static_cast<std::uint32_t>(e.group() * e.row_tiles)) front = 0;
+  std::int32_t lowest = static_cast<std::int32_t>(front) % e.row_tiles;
+  std::int32_t head = static_cast<std::int32_t>(front) / e.row_tiles;
+  while (tiles > 0) {
+    const std::int32_t list = e.list(w.batch, w.kv_head * e.group() + head, w.block);
+    std::int32_t run = lists.begin[list];
+    for (std::int32_t n = lists.count[list]; n > 0 && tiles > 0; --n, ++run) {
+      const Run r = lists.runs[run];
+      const bool partial = has_partial(r.classes);
+      for (std::int32_t tile = r.first < lowest ? lowest : r.first; tile < r.first + r.count && tiles > 0; ++tile) {
+        visit(head, tile, partial, --tiles == 0);
+      }
+    }
+    lowest = 0;
+    head = head + 1 == e.group() ? 0 : head + 1;
+  }
+}
+
+}  // namespace flashmask::sm90::backward_pass
