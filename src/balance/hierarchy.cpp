@@ -6,11 +6,14 @@
 #include "balance/node_search.hpp"
 #include "balance/pairs.hpp"
 #include "balance/repair.hpp"
+#include "balance/starts.hpp"
 
 namespace flashmask::balancing {
 namespace {
 
 constexpr std::int64_t kMostPerNode = 65'535;  // NodeTraffic counts in 16 bits
+constexpr std::int64_t kNodeSteps = 400;       // of pair exchanges inside one node: more rarely help
+constexpr std::int64_t kTradeSteps = 300'000;  // swaps looked at, about a tenth of a microsecond each
 
 /// The largest normalised target within (1 + epsilon) times the bound in the units of the workload.
 std::int64_t relaxed_target(const Instance& in, std::int64_t bound, std::int64_t epsilon_millionths) {
@@ -55,16 +58,16 @@ class Hierarchy {
     NodeTraffic traffic(needs_, options_.nodes, search_nodes(in_, needs_, limits, typical, solve_.seed, budget));
     for (std::int64_t n = 0; n < options_.nodes; ++n) solve_node(n, traffic);
     state = State(in_, rank_of_);
-    trade(limits, traffic, state);
-    if (state.peak(in_) > target) repair(state);
+    trade(traffic, state);
+    if (state.peak(in_) > target) state = descend(in_, std::move(state), target, default_steps(in_));  // blind
     return state.peak(in_) <= target;
   }
 
  private:
   [[nodiscard]] std::int64_t node_of_rank(std::int64_t r) const { return r * options_.nodes / in_.ranks(); }
-  [[nodiscard]] std::int64_t default_moves() const { return 35'000 + 340 * in_.chunks(); }
+  [[nodiscard]] std::int64_t default_moves() const { return 28'000 + 170 * in_.chunks(); }
 
-  /// Stage 3: IPO among the ranks of one node over the chunks it was given.
+  /// Stage 3: IPO among the ranks of one node over the chunks it was given, until all are within the target.
   void solve_node(std::int64_t n, const NodeTraffic& traffic) {
     const std::int64_t first = first_[static_cast<std::size_t>(n)], last = first_[static_cast<std::size_t>(n) + 1];
     std::vector<std::int32_t> chunks;
@@ -78,49 +81,83 @@ class Hierarchy {
     if (!in_.speeds.empty()) speeds.assign(in_.speeds.begin() + first, in_.speeds.begin() + last);
     const Instance part =
         make_instance(std::move(loads), {in_.counts.begin() + first, in_.counts.begin() + last}, std::move(speeds));
-    SolveOptions options = solve_;
-    options.proof_steps = 0;
-    const std::vector<std::int32_t> inside = solve(part, options).state.rank_of();
+    const std::int64_t target = part.normalised(
+        in_.speeds.empty() ? target_ : static_cast<std::int64_t>(Int128{target_} * part.fastest / in_.fastest));
+    State state = lpt(part);
+    if (state.peak(part) > target && part.speeds.empty()) {
+      State other = bldm(part);
+      if (other.peak(part) < state.peak(part)) state = std::move(other);
+    }
+    if (state.peak(part) > target) state = descend(part, std::move(state), target, kNodeSteps);
+    const std::vector<std::int32_t> inside = state.rank_of();
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       rank_of_[static_cast<std::size_t>(chunks[i])] = static_cast<std::int32_t>(first) + inside[i];
     }
   }
 
-  /// While some rank exceeds the target: its node trades one chunk, and both nodes are solved again.
-  void trade(const NodeLimits& limits, NodeTraffic& traffic, State& state) {
-    Budget budget(64 * 256, solve_.deadline);
-    std::vector<std::int64_t> room(static_cast<std::size_t>(options_.nodes));
-    for (std::int64_t round = 0; round < 4 * options_.nodes + 8; ++round) {
-      std::int64_t hot = 0, excess = 0;
-      for (std::size_t n = 0; n < room.size(); ++n) room[n] = limits.capacities[n];
-      for (std::int64_t r = 0; r < in_.ranks(); ++r) {
-        const std::int64_t load = state.loads[static_cast<std::size_t>(r)];
-        room[static_cast<std::size_t>(node_of_rank(r))] -= load;
-        if (load - in_.capacity(r, target_) > excess) hot = r, excess = load - in_.capacity(r, target_);
-      }
-      if (excess == 0) return;
-      const Trade found = best_trade(in_, state.rank(hot), {excess, room}, traffic, budget);
-      if (found.mine < 0) return;
-      const std::int32_t a = traffic.node_of(found.mine), b = traffic.node_of(found.theirs);
-      traffic.move(found.mine, b);
-      traffic.move(found.theirs, a);
-      solve_node(a, traffic);
-      solve_node(b, traffic);
-      state = State(in_, rank_of_);
-    }
+  /// The best that pair exchanges reach.
+  State descend(const Instance& in, State start, std::int64_t target, std::int64_t steps) const {
+    Budget budget(steps, solve_.deadline);
+    const auto run = [&](auto search) {
+      search.descend(target, budget);
+      return search.best();
+    };
+    if (in.total < (std::int64_t{1} << 46)) return run(PairSearch<std::uint64_t>(in, std::move(start), solve_.seed));
+    return run(PairSearch<WideKey>(in, std::move(start), solve_.seed));
   }
 
-  /// Last resort: exchanges between any two ranks, blind to traffic.
-  void repair(State& state) {
-    const auto descend = [&](auto search) {
-      Budget budget(default_steps(in_), solve_.deadline);
-      search.descend(target_, budget);
-      state = search.best();
-    };
-    if (in_.total < (std::int64_t{1} << 46)) {
-      descend(PairSearch<std::uint64_t>(in_, state, solve_.seed));
-    } else {
-      descend(PairSearch<WideKey>(in_, state, solve_.seed));
+  /// Ranks above the target, furthest first.
+  [[nodiscard]] std::vector<std::int64_t> hot_ranks(const State& state) const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> hot;  // (-excess, rank)
+    for (std::int64_t r = 0; r < in_.ranks(); ++r) {
+      const std::int64_t over = state.loads[static_cast<std::size_t>(r)] - in_.capacity(r, target_);
+      if (over > 0) hot.emplace_back(-over, r);
+    }
+    std::sort(hot.begin(), hot.end());
+    std::vector<std::int64_t> ranks;
+    for (const auto& [over, r] : hot) ranks.push_back(r);
+    return ranks;
+  }
+
+  /// Load above the target on all ranks of node n.
+  [[nodiscard]] std::int64_t excess(const State& state, std::int64_t n) const {
+    std::int64_t sum = 0;
+    for (std::int64_t r = first_[static_cast<std::size_t>(n)]; r < first_[static_cast<std::size_t>(n) + 1]; ++r) {
+      sum += std::max<std::int64_t>(0, state.loads[static_cast<std::size_t>(r)] - in_.capacity(r, target_));
+    }
+    return sum;
+  }
+
+  /// While some rank exceeds the target it trades chunks with other nodes, and its node is solved again. Every round
+  /// lowers the load above the target.
+  void trade(NodeTraffic& traffic, State& state) {
+    Budget budget(kTradeSteps, solve_.deadline);
+    while (!budget.over()) {
+      const std::vector<std::int64_t> hot = hot_ranks(state);
+      if (hot.empty()) return;
+      Trade found;
+      for (const int count : {1, 2}) {
+        for (std::size_t i = 0; i < hot.size() && found.count == 0; ++i) {
+          found = best_trade(in_, state, hot[i], target_, count, traffic, budget);
+        }
+      }
+      if (found.count == 0) break;
+      const std::int32_t a = traffic.node_of(found.mine[0]);
+      apply(found, traffic);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(found.count); ++i) {
+        std::swap(rank_of_[static_cast<std::size_t>(found.mine[i])],
+                  rank_of_[static_cast<std::size_t>(found.theirs[i])]);
+      }
+      state = State(in_, rank_of_);
+      if (excess(state, a) == 0) continue;
+      solve_node(a, traffic);
+      State solved(in_, rank_of_);
+      if (excess(solved, a) < excess(state, a)) {
+        state = std::move(solved);
+      } else {
+        rank_of_ = state.rank_of();
+      }
+      budget.take(kNodeSteps);
     }
   }
 

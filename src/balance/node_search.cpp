@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 
 #include "balance/state.hpp"
@@ -10,9 +11,13 @@ namespace flashmask::balancing {
 namespace {
 
 constexpr int kLongestRun = 12;
-constexpr int kCandidates = 4;         // stretches looked at for one swap
-constexpr std::size_t kLevels = 3;     // chunks above 1/2, 1/3 and 1/4 of a rank's capacity are counted
-constexpr std::int64_t kCrowded = 32;  // overload of one chunk too many of a level
+constexpr int kLook = 64;                          // chunks walked to the end of a stretch
+constexpr int kCuts = 4;                           // one in four cuts starts a stretch, one in four ends it
+constexpr int kCandidates = 4;                     // stretches looked at for one swap
+constexpr int kAttempts = 16;                      // between two looks at the schedule
+constexpr std::int64_t kLargestTraffic = 1 << 14;  // its square and the prices stay far from 64 bits
+constexpr std::size_t kLevels = 3;                 // chunks above 1/2, 1/3 and 1/4 of a rank's capacity are counted
+constexpr std::int64_t kCrowded = 32;              // overload of one chunk too many of a level
 
 std::vector<std::int32_t> consecutive(const NodeLimits& limits) {
   std::vector<std::int32_t> node_of;
@@ -26,27 +31,31 @@ class NodeSearch {
  public:
   NodeSearch(const Instance& in, std::span<const NeedSets> needs, const NodeLimits& limits, std::int64_t typical,
              std::uint64_t seed)
-      : in_(in),
-        limits_(limits),
+      : limits_(limits),
         traffic_(needs, static_cast<std::int64_t>(limits.counts.size()), consecutive(limits)),
         random_(seed),
         members_(limits.counts.size()),
         place_(in.loads.size()),
         loads_(limits.counts.size(), 0),
-        level_(in.loads.size(), 0),
         heavy_(limits.counts.size(), {0, 0, 0}) {
     for (std::size_t c = 0; c < place_.size(); ++c) {
       auto& list = members_[node(c)];
       place_[c] = static_cast<std::int32_t>(list.size());
       list.push_back(static_cast<std::int32_t>(c));
       loads_[node(c)] += in.loads[c];
-      while (level_[c] < kLevels && Int128{in.loads[c]} * static_cast<int>(level_[c] + 2) <= limits.largest)
-        ++level_[c];
-      count_heavy(node(c), c, 1);
+      prefix_.push_back(prefix_.back() + in.loads[c]);
+      Levels levels = heavy_prefix_.back();
+      for (std::size_t j = 0; j < kLevels; ++j) {
+        const bool heavy = Int128{in.loads[c]} * static_cast<int>(j + 2) > limits.largest;
+        levels[j] += heavy;
+        heavy_[node(c)][j] += heavy;
+      }
+      heavy_prefix_.push_back(levels);
     }
-    for (const std::int64_t w : in.loads) prefix_.push_back(prefix_.back() + w);
-    unit_ = std::max<std::int64_t>(1, in.total / std::max<std::int64_t>(1, in.chunks()) / 16);
-    scale_ = std::max<std::int64_t>(4, typical / 4);
+    const auto unit = static_cast<std::uint64_t>(in.total / std::max<std::int64_t>(1, in.chunks()) / 16);
+    unit_shift_ = unit < 2 ? 0 : static_cast<int>(std::bit_width(unit)) - 1;
+    while (typical >> traffic_shift_ > kLargestTraffic) ++traffic_shift_;
+    scale_ = std::max<std::int64_t>(4, (typical >> traffic_shift_) / 4);
   }
 
   std::vector<std::int32_t> run(Budget& budget) {
@@ -57,110 +66,135 @@ class NodeSearch {
       const std::int64_t left = (budget.left() << 10) / total;
       threshold_ = scale_ * scale_ * left / 1024 * left / 1024;
       price_ = (8 * scale_) << ((1024 - left) / 128);
-      const std::int64_t work = attempt();
-      if (!budget.take(1 + work)) break;
+      std::int64_t work = 0;
+      for (int i = 0; i < kAttempts; ++i) work += 1 + attempt();
+      if (!budget.take(work)) break;
     }
     return best_;
   }
 
  private:
+  using Levels = std::array<std::int32_t, kLevels>;
+  struct Change {
+    std::int64_t load = 0;  // what node a loses and b gains
+    Levels heavy{};
+  };
+
   [[nodiscard]] std::size_t node(std::size_t chunk) const {
     return static_cast<std::size_t>(traffic_.node_of(static_cast<std::int32_t>(chunk)));
   }
 
-  /// Load beyond the capacity, in sixteenths of an average chunk.
+  /// Load beyond the capacity, in about sixteenths of an average chunk.
   [[nodiscard]] std::int64_t overload(std::size_t n, std::int64_t more = 0) const {
-    return std::max<std::int64_t>(0, (loads_[n] + more - limits_.capacities[n] + unit_ - 1) / unit_);
+    const std::int64_t over = loads_[n] + more - limits_.capacities[n];
+    return over <= 0 ? 0 : 1 + ((over - 1) >> unit_shift_);
   }
   /// Chunks too heavy to share a rank in twos, threes or fours, beyond those that the node's ranks can hold apart.
-  [[nodiscard]] std::int64_t crowding(std::size_t n) const {
+  [[nodiscard]] std::int64_t crowding(std::size_t n, const Levels& more = {}, int sign = 1) const {
     std::int64_t sum = 0;
     for (std::size_t j = 0; j < kLevels; ++j) {
-      sum += std::max<std::int64_t>(0, heavy_[n][j] - static_cast<std::int64_t>(j + 1) * limits_.ranks[n]);
+      sum += std::max<std::int64_t>(
+          0, heavy_[n][j] + sign * more[j] - static_cast<std::int64_t>(j + 1) * limits_.ranks[n]);
     }
     return sum;
   }
-  void count_heavy(std::size_t n, std::size_t chunk, std::int64_t step) {
-    for (std::size_t j = level_[chunk]; j < kLevels; ++j) heavy_[n][j] += step;
+  /// What node a loses when chunks [x, x + n) leave it for [y, y + n).
+  [[nodiscard]] Change change(std::size_t x, std::size_t y, std::size_t n) const {
+    Change c{prefix_[x + n] - prefix_[x] - prefix_[y + n] + prefix_[y], {}};
+    for (std::size_t j = 0; j < kLevels; ++j) {
+      c.heavy[j] = heavy_prefix_[x + n][j] - heavy_prefix_[x][j] - heavy_prefix_[y + n][j] + heavy_prefix_[y][j];
+    }
+    return c;
   }
-  /// Load of chunks [chunk, chunk + n).
-  [[nodiscard]] std::int64_t sum(std::size_t chunk, int n) const {
-    return prefix_[chunk + static_cast<std::size_t>(n)] - prefix_[chunk];
-  }
-  [[nodiscard]] std::int64_t cost(std::size_t n) const {
-    const std::int64_t in = traffic_.inbound(static_cast<std::int64_t>(n));
-    return in * in + price_ * (overload(n) + kCrowded * crowding(n));
+  [[nodiscard]] std::int64_t inbound_cost(std::size_t a, std::size_t b) const {
+    const std::int64_t ia = traffic_.inbound(static_cast<std::int64_t>(a)) >> traffic_shift_;
+    const std::int64_t ib = traffic_.inbound(static_cast<std::int64_t>(b)) >> traffic_shift_;
+    return ia * ia + ib * ib;
   }
 
   /// Length of the stretch of `n`'s chunks that starts at `chunk`, at most `most`.
-  [[nodiscard]] int stretch(std::size_t chunk, std::size_t n, int most) const {
-    int length = 0;
-    while (length < most && chunk + static_cast<std::size_t>(length) < place_.size() &&
-           node(chunk + static_cast<std::size_t>(length)) == n) {
-      ++length;
-    }
-    return length;
+  [[nodiscard]] std::size_t stretch(std::size_t chunk, std::size_t n, std::size_t most) const {
+    const std::size_t end = std::min(chunk + most, place_.size());
+    std::size_t at = chunk;
+    while (at < end && node(at) == n) ++at;
+    return at - chunk;
   }
 
-  /// Two stretches of equal length on two nodes change places if the cost allows; returns the chunks moved.
+  struct Cut {
+    std::size_t begin, length;
+  };
+  /// Up to `most` of `n`'s consecutive chunks around `chunk`: the first or the last of their stretch, or from `chunk`.
+  Cut cut(std::size_t chunk, std::size_t n, std::size_t most) {
+    const std::uint32_t where = random_.below(kCuts);
+    if (where == 0) {
+      for (int i = 0; i < kLook && chunk > 0 && node(chunk - 1) == n; ++i) --chunk;
+    } else if (where == 1) {
+      for (int i = 0; i < kLook && chunk + 1 < place_.size() && node(chunk + 1) == n; ++i) ++chunk;
+      std::size_t length = 1;
+      while (length < most && chunk > 0 && node(chunk - 1) == n) --chunk, ++length;
+      return {chunk, length};
+    }
+    return {chunk, stretch(chunk, n, most)};
+  }
+
+  /// Two stretches of equal length on two nodes change places if the cost allows; returns the work beyond one step.
   std::int64_t attempt() {
-    const std::size_t chunks = place_.size();
-    const std::size_t x = random_.below(chunks);
-    const std::size_t a = node(x);
-    const int wanted = 1 + static_cast<int>(random_.below(kLongestRun));
-    const int longest = stretch(x, a, wanted);
+    const std::size_t some = random_.below(place_.size());
+    const std::size_t a = node(some);
+    const auto [x, longest] = cut(some, a, 1 + random_.below(kLongestRun));
     const std::size_t b = partner(x, longest, a);
     if (b == a) return 0;
     // Of a few stretches of b, the one whose load fits best: most others would only be refused.
     const std::int64_t before_over = overload(a) + overload(b);
-    std::size_t y = 0;
-    int length = 0;
+    std::size_t y = 0, length = 0;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (int i = 0; i < kCandidates; ++i) {
-      const std::size_t candidate = static_cast<std::size_t>(members_[b][random_.below(members_[b].size())]);
-      const int n = stretch(candidate, b, longest);
-      const std::int64_t gain = sum(x, n) - sum(candidate, n);
+      const auto [candidate, n] =
+          cut(static_cast<std::size_t>(members_[b][random_.below(members_[b].size())]), b, longest);
+      const std::int64_t gain = prefix_[x + n] - prefix_[x] - prefix_[candidate + n] + prefix_[candidate];
       const std::int64_t over = overload(a, -gain) + overload(b, gain);
       if (over < least) least = over, y = candidate, length = n;
     }
-    if (price_ * (least - before_over) > 2 * threshold_) return 0;
-    const std::int64_t before = cost(a) + cost(b);
-    exchange(x, y, length);
-    if (cost(a) + cost(b) > before + (threshold_ > 0 ? random_.below(static_cast<std::uint64_t>(threshold_) + 1) : 0)) {
-      exchange(x, y, length);
-      return 4 * length;
+    const Change moved = change(x, y, length);
+    const std::int64_t crowds = crowding(a, moved.heavy, -1) + crowding(b, moved.heavy) - crowding(a) - crowding(b);
+    const std::int64_t dearer = price_ * (least - before_over + kCrowded * crowds);
+    if (dearer > 2 * threshold_) return 0;
+    const std::int64_t before = inbound_cost(a, b);
+    const auto from = static_cast<std::int32_t>(x), to = static_cast<std::int32_t>(y);
+    traffic_.exchange(from, to, static_cast<std::int32_t>(length));
+    const std::int64_t allowed = threshold_ > 0 ? random_.below(static_cast<std::uint64_t>(threshold_) + 1) : 0;
+    const std::int64_t work = traffic_.only_intervals() ? 0 : static_cast<std::int64_t>(length);
+    if (inbound_cost(a, b) - before + dearer > allowed) {
+      traffic_.exchange(from, to, static_cast<std::int32_t>(length));
+      return 2 * work;
     }
+    commit(a, b, x, y, length, moved);
     if (++accepted_ % 16 == 0 || threshold_ == 0) keep();
-    return 2 * length;
+    return work;
   }
 
   /// A node for chunks [x, x + length): that of a neighbour half of the time, else any with chunks.
-  std::size_t partner(std::size_t x, int length, std::size_t a) {
+  std::size_t partner(std::size_t x, std::size_t length, std::size_t a) {
     const std::uint32_t choice = random_.below(4);
     if (choice == 0 && x > 0) return node(x - 1);
-    const std::size_t behind = x + static_cast<std::size_t>(length);
+    const std::size_t behind = x + length;
     if (choice == 1 && behind < place_.size()) return node(behind);
     const std::size_t b = random_.below(members_.size());
     return members_[b].empty() ? a : b;
   }
 
-  void exchange(std::size_t x, std::size_t y, int length) {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(length); ++i) swap_chunks(x + i, y + i);
-  }
-
-  void swap_chunks(std::size_t x, std::size_t y) {
-    const std::size_t a = node(x), b = node(y);
-    traffic_.move(static_cast<std::int32_t>(x), static_cast<std::int32_t>(b));
-    traffic_.move(static_cast<std::int32_t>(y), static_cast<std::int32_t>(a));
-    std::swap(place_[x], place_[y]);
-    members_[b][static_cast<std::size_t>(place_[x])] = static_cast<std::int32_t>(x);
-    members_[a][static_cast<std::size_t>(place_[y])] = static_cast<std::int32_t>(y);
-    count_heavy(a, x, -1);
-    count_heavy(a, y, 1);
-    count_heavy(b, y, -1);
-    count_heavy(b, x, 1);
-    loads_[a] += in_.loads[y] - in_.loads[x];
-    loads_[b] += in_.loads[x] - in_.loads[y];
+  void commit(std::size_t a, std::size_t b, std::size_t x, std::size_t y, std::size_t length, const Change& moved) {
+    for (std::size_t i = 0; i < length; ++i) {
+      std::swap(place_[x + i], place_[y + i]);
+      members_[b][static_cast<std::size_t>(place_[x + i])] = static_cast<std::int32_t>(x + i);
+      members_[a][static_cast<std::size_t>(place_[y + i])] = static_cast<std::int32_t>(y + i);
+    }
+    for (std::size_t j = 0; j < kLevels; ++j) {
+      heavy_[a][j] -= moved.heavy[j];
+      heavy_[b][j] += moved.heavy[j];
+    }
+    loads_[a] -= moved.load;
+    loads_[b] += moved.load;
   }
 
   /// Remembers the assignment if it has less overload than the best, or as much and less traffic.
@@ -168,26 +202,27 @@ class NodeSearch {
     std::int64_t over = 0, sum = 0;
     for (std::size_t n = 0; n < loads_.size(); ++n) {
       over += overload(n) + kCrowded * crowding(n);
-      sum += traffic_.inbound(static_cast<std::int64_t>(n));
+      sum += traffic_.inbound(static_cast<std::int64_t>(n)) >> traffic_shift_;
     }
-    const std::int64_t value = traffic_.worst() * (std::int64_t{1} << 20) + std::min<std::int64_t>(sum, (1 << 20) - 1);
+    const std::int64_t value =
+        (traffic_.worst() >> traffic_shift_) * (std::int64_t{1} << 20) + std::min<std::int64_t>(sum, (1 << 20) - 1);
     if (!best_.empty() && (over > best_over_ || (over == best_over_ && value >= best_value_))) return;
     best_over_ = over;
     best_value_ = value;
     best_.assign(traffic_.nodes().begin(), traffic_.nodes().end());
   }
 
-  const Instance& in_;
   const NodeLimits& limits_;
   NodeTraffic traffic_;
   Random random_;
   std::vector<std::vector<std::int32_t>> members_;  // chunks of every node
   std::vector<std::int32_t> place_;                 // of a chunk in its node's list
   std::vector<std::int64_t> loads_;
-  std::vector<std::size_t> level_;  // of a chunk: the first j such that j + 2 of its weight exceed a rank
-  std::vector<std::array<std::int64_t, kLevels>> heavy_;  // by node: chunks of level <= j
-  std::vector<std::int64_t> prefix_{0};                   // of the chunk loads
-  std::int64_t unit_ = 1, scale_ = 1, threshold_ = 0, price_ = 0, accepted_ = 0;
+  std::vector<Levels> heavy_;               // by node: chunks of which j + 2 exceed a rank
+  std::vector<std::int64_t> prefix_{0};     // of the chunk loads
+  std::vector<Levels> heavy_prefix_{{}};    // of the heavy chunks
+  int unit_shift_ = 0, traffic_shift_ = 0;  // overload and traffic are counted in units of 2^shift
+  std::int64_t scale_ = 1, threshold_ = 0, price_ = 0, accepted_ = 0;
   std::vector<std::int32_t> best_;
   std::int64_t best_over_ = 0, best_value_ = 0;
 };

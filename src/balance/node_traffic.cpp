@@ -2,25 +2,24 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace flashmask::balancing {
 namespace {
 
 /// Adds `step` to counts[0, n) and returns how many entries came to (step > 0) or left (step < 0) use among the remote.
 /// Plain loops over 16-bit words, which compilers vectorise.
-std::int64_t add_one(std::uint16_t* counts, const std::uint16_t* remote, std::int32_t n) {
+template <int kStep>
+std::int64_t shift_counts(std::uint16_t* counts, const std::uint16_t* remote, std::int32_t n) {
   std::uint32_t changed = 0;
   for (std::int32_t i = 0; i < n; ++i) {
-    changed += static_cast<std::uint16_t>(counts[i] == 0 ? remote[i] : 0);
-    counts[i] = static_cast<std::uint16_t>(counts[i] + 1);
-  }
-  return changed;
-}
-std::int64_t take_one(std::uint16_t* counts, const std::uint16_t* remote, std::int32_t n) {
-  std::uint32_t changed = 0;
-  for (std::int32_t i = 0; i < n; ++i) {
-    counts[i] = static_cast<std::uint16_t>(counts[i] - 1);
-    changed += static_cast<std::uint16_t>(counts[i] == 0 ? remote[i] : 0);
+    if constexpr (kStep > 0) {
+      changed += static_cast<std::uint16_t>(counts[i] == 0 ? remote[i] : 0);
+      counts[i] = static_cast<std::uint16_t>(counts[i] + 1);
+    } else {
+      counts[i] = static_cast<std::uint16_t>(counts[i] - 1);
+      changed += static_cast<std::uint16_t>(counts[i] == 0 ? remote[i] : 0);
+    }
   }
   return changed;
 }
@@ -29,31 +28,23 @@ std::int64_t take_one(std::uint16_t* counts, const std::uint16_t* remote, std::i
 
 NodeTraffic::NodeTraffic(std::span<const NeedSets> needs, std::int64_t nodes, std::span<const std::int32_t> node_of)
     : chunks_(node_of.size()),
+      words_((node_of.size() + 63) / 64),
       node_of_(node_of.begin(), node_of.end()),
-      remote_(static_cast<std::size_t>(nodes) * chunks_, 1),
+      owned_(static_cast<std::size_t>(nodes) * words_, 0),
       inbound_(static_cast<std::size_t>(nodes), 0) {
-  for (std::size_t c = 0; c < chunks_; ++c) remote_[static_cast<std::size_t>(node_of[c]) * chunks_ + c] = 0;
   for (const NeedSets& need : needs) {
-    for (std::int64_t b = 0; b < need.batch; ++b) {
-      Layer& layer = layers_.emplace_back();
-      layer.weight = need.weight;
-      layer.counts.assign(static_cast<std::size_t>(nodes) * chunks_, 0);
-      build_runs(need, b, layer);
-      for (std::size_t c = 0; c < chunks_; ++c) {
-        const std::size_t row = static_cast<std::size_t>(node_of[c]) * chunks_;
-        for (std::size_t k = layer.offsets[c]; k < layer.offsets[c + 1]; ++k) {
-          const auto [begin, end] = layer.runs[k];
-          inbound_[static_cast<std::size_t>(node_of[c])] +=
-              layer.weight * add_one(&layer.counts[row + static_cast<std::size_t>(begin)],
-                                     &remote_[row + static_cast<std::size_t>(begin)], end - begin);
-        }
-      }
-    }
+    for (std::int64_t b = 0; b < need.batch; ++b) add_layer(need, b, nodes);
+  }
+  // Every chunk starts as remote everywhere and not counted, and comes to its node.
+  if (!counted_.empty()) remote_.assign(static_cast<std::size_t>(nodes) * chunks_, 1);
+  for (std::size_t c = 0; c < chunks_; ++c) {
+    change<1>(static_cast<std::size_t>(node_of_[c]), static_cast<std::int32_t>(c), static_cast<std::int32_t>(c) + 1);
   }
 }
 
-void NodeTraffic::build_runs(const NeedSets& need, std::int64_t batch, Layer& layer) const {
-  layer.offsets.push_back(0);
+void NodeTraffic::add_layer(const NeedSets& need, std::int64_t batch, std::int64_t nodes) {
+  Counted layer{need.weight, {0}, {}, {}};
+  bool intervals = true;
   for (std::size_t c = 0; c < chunks_; ++c) {
     const auto row = need.row(batch, static_cast<std::int64_t>(c));
     const std::size_t first = layer.runs.size();
@@ -72,31 +63,92 @@ void NodeTraffic::build_runs(const NeedSets& need, std::int64_t batch, Layer& la
       }
     }
     layer.offsets.push_back(layer.runs.size());
+    const auto id = static_cast<std::int32_t>(c);
+    intervals =
+        intervals && layer.runs.size() == c + 1 && layer.runs[c].begin <= id && id < layer.runs[c].end &&
+        (c == 0 || (layer.runs[c - 1].begin <= layer.runs[c].begin && layer.runs[c - 1].end <= layer.runs[c].end));
+  }
+  if (intervals) {
+    intervals_.push_back({layer.weight, std::move(layer.runs)});
+  } else {
+    layer.counts.assign(static_cast<std::size_t>(nodes) * chunks_, 0);
+    counted_.push_back(std::move(layer));
+  }
+}
+
+/// The node's last chunk before `begin` (-1: none) and its first at or after `end` (chunks: none).
+NodeTraffic::Run NodeTraffic::neighbours(std::size_t node, std::int32_t begin, std::int32_t end) const {
+  const std::uint64_t* const bits = &owned_[node * words_];
+  Run found{-1, static_cast<std::int32_t>(chunks_)};
+  if (begin > 0) {
+    std::size_t w = static_cast<std::size_t>(begin - 1) >> 6;
+    std::uint64_t word = bits[w] & (~std::uint64_t{0} >> (63 - ((begin - 1) & 63)));
+    while (word == 0 && w > 0) word = bits[--w];
+    if (word != 0) found.begin = static_cast<std::int32_t>(64 * w) + 63 - std::countl_zero(word);
+  }
+  if (end < static_cast<std::int32_t>(chunks_)) {
+    std::size_t w = static_cast<std::size_t>(end) >> 6;
+    std::uint64_t word = bits[w] & (~std::uint64_t{0} << (end & 63));
+    while (word == 0 && w + 1 < words_) word = bits[++w];
+    if (word != 0) found.end = static_cast<std::int32_t>(64 * w) + std::countr_zero(word);
+  }
+  return found;
+}
+
+template <int kStep>
+void NodeTraffic::change_counts(Counted& layer, std::size_t node, std::size_t chunk) {
+  const std::size_t row = node * chunks_;
+  std::int64_t changed = 0;
+  for (std::size_t k = layer.offsets[chunk]; k < layer.offsets[chunk + 1]; ++k) {
+    const std::size_t begin = row + static_cast<std::size_t>(layer.runs[k].begin);
+    changed += shift_counts<kStep>(&layer.counts[begin], &remote_[begin], layer.runs[k].end - layer.runs[k].begin);
+  }
+  // The chunk itself becomes remote where it left and local where it came.
+  changed -= layer.counts[row + chunk] != 0;
+  inbound_[node] += kStep * layer.weight * changed;
+}
+
+/// Chunks [begin, end) come to (kStep = 1) or leave (-1) the node.
+template <int kStep>
+void NodeTraffic::change(std::size_t node, std::int32_t begin, std::int32_t end) {
+  for (std::int32_t c = begin; c < end; ++c) {
+    const std::size_t chunk = static_cast<std::size_t>(c);
+    std::uint64_t& word = owned_[node * words_ + (chunk >> 6)];
+    const std::uint64_t bit = std::uint64_t{1} << (chunk & 63);
+    word = kStep > 0 ? word | bit : word & ~bit;
+    for (Counted& layer : counted_) change_counts<kStep>(layer, node, chunk);
+    if (!counted_.empty()) remote_[node * chunks_ + chunk] = kStep > 0 ? 0 : 1;
+  }
+  if (intervals_.empty()) return;
+  // Both ends ascend, so of the other chunks of the node only the two neighbours can cover what these need. All of it
+  // is one interval: the needs of consecutive chunks touch.
+  const Run near = neighbours(node, begin, end);
+  for (const Intervals& layer : intervals_) {
+    std::int32_t from = layer.runs[static_cast<std::size_t>(begin)].begin;
+    std::int32_t to = layer.runs[static_cast<std::size_t>(end) - 1].end;
+    if (near.begin >= 0) from = std::max(from, layer.runs[static_cast<std::size_t>(near.begin)].end);
+    if (near.end < static_cast<std::int32_t>(chunks_)) {
+      to = std::min(to, layer.runs[static_cast<std::size_t>(near.end)].begin);
+    }
+    inbound_[node] += kStep * layer.weight * (std::max(0, to - from) - (end - begin));
   }
 }
 
 void NodeTraffic::move(std::int32_t chunk, std::int32_t to) {
-  const std::size_t c = static_cast<std::size_t>(chunk);
-  const std::size_t from = static_cast<std::size_t>(node_of_[c]);
-  const std::size_t target = static_cast<std::size_t>(to);
-  const std::size_t from_row = from * chunks_, to_row = target * chunks_;
-  for (Layer& layer : layers_) {
-    std::int64_t left = 0, came = 0;
-    for (std::size_t k = layer.offsets[c]; k < layer.offsets[c + 1]; ++k) {
-      const std::size_t begin = static_cast<std::size_t>(layer.runs[k].begin);
-      const std::int32_t n = layer.runs[k].end - layer.runs[k].begin;
-      left += take_one(&layer.counts[from_row + begin], &remote_[from_row + begin], n);
-      came += add_one(&layer.counts[to_row + begin], &remote_[to_row + begin], n);
-    }
-    // The chunk itself becomes remote where it left and local where it came.
-    left -= layer.counts[from_row + c] != 0;
-    came -= layer.counts[to_row + c] != 0;
-    inbound_[from] -= layer.weight * left;
-    inbound_[target] += layer.weight * came;
-  }
-  remote_[from_row + c] = 1;
-  remote_[to_row + c] = 0;
-  node_of_[c] = to;
+  std::int32_t& node = node_of_[static_cast<std::size_t>(chunk)];
+  change<-1>(static_cast<std::size_t>(node), chunk, chunk + 1);
+  change<1>(static_cast<std::size_t>(to), chunk, chunk + 1);
+  node = to;
+}
+
+void NodeTraffic::exchange(std::int32_t x, std::int32_t y, std::int32_t length) {
+  const std::int32_t a = node_of(x), b = node_of(y);
+  change<-1>(static_cast<std::size_t>(a), x, x + length);
+  change<-1>(static_cast<std::size_t>(b), y, y + length);
+  change<1>(static_cast<std::size_t>(a), y, y + length);
+  change<1>(static_cast<std::size_t>(b), x, x + length);
+  std::fill_n(node_of_.begin() + x, length, b);
+  std::fill_n(node_of_.begin() + y, length, a);
 }
 
 std::int64_t NodeTraffic::worst() const {

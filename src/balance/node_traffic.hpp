@@ -9,36 +9,54 @@
 
 namespace flashmask::balancing {
 
-/// Counts, for every node and (mask, batch row, chunk), how many chunks of the node need it. A move of one chunk costs
-/// the length of its need set, touched as runs.
+/// Inbound traffic under moves. A mask whose chunks need one interval each, with both ends ascending and the chunk
+/// inside (causal, windows, documents, prefix-LM: all but shared prefixes and the like), costs a look at the two
+/// neighbours a stretch has on the node, however long the need sets. Any other mask counts, for every node and chunk,
+/// how many chunks of the node need it; there a move of one chunk costs the length of its need set, touched as runs.
 class NodeTraffic {
  public:
   /// `needs` are borrowed; `node_of` is the node of every chunk. At most 65535 chunks a node.
   NodeTraffic(std::span<const NeedSets> needs, std::int64_t nodes, std::span<const std::int32_t> node_of);
 
   void move(std::int32_t chunk, std::int32_t to);
+  /// Chunks [x, x + length), all on one node, and [y, y + length), all on another, change places. Doing it again
+  /// undoes it.
+  void exchange(std::int32_t x, std::int32_t y, std::int32_t length);
   [[nodiscard]] std::int32_t node_of(std::int32_t chunk) const { return node_of_[static_cast<std::size_t>(chunk)]; }
   [[nodiscard]] std::span<const std::int32_t> nodes() const { return node_of_; }
   /// Weighted (mask, batch row, chunk) units that node n must receive.
   [[nodiscard]] std::int64_t inbound(std::int64_t n) const { return inbound_[static_cast<std::size_t>(n)]; }
   [[nodiscard]] std::int64_t worst() const;
+  /// Whether no mask has to be counted chunk by chunk.
+  [[nodiscard]] bool only_intervals() const { return counted_.empty(); }
 
  private:
   struct Run {
     std::int32_t begin, end;
   };
-  struct Layer {
+  struct Counted {
     std::int64_t weight;
     std::vector<std::size_t> offsets;  // by chunk, into runs
     std::vector<Run> runs;
     std::vector<std::uint16_t> counts;  // [node][chunk]
   };
-  void build_runs(const NeedSets& need, std::int64_t batch, Layer& layer) const;
+  struct Intervals {
+    std::int64_t weight;
+    std::vector<Run> runs;  // one a chunk
+  };
+  void add_layer(const NeedSets& need, std::int64_t batch, std::int64_t nodes);
+  [[nodiscard]] Run neighbours(std::size_t node, std::int32_t begin, std::int32_t end) const;
+  template <int kStep>
+  void change(std::size_t node, std::int32_t begin, std::int32_t end);
+  template <int kStep>
+  void change_counts(Counted& layer, std::size_t node, std::size_t chunk);
 
-  std::size_t chunks_;
-  std::vector<Layer> layers_;
+  std::size_t chunks_, words_;
+  std::vector<Intervals> intervals_;
+  std::vector<Counted> counted_;
   std::vector<std::int32_t> node_of_;
-  std::vector<std::uint16_t> remote_;  // [node][chunk]: 1 where the chunk lives elsewhere
+  std::vector<std::uint64_t> owned_;   // [node][words]: bits of the node's chunks
+  std::vector<std::uint16_t> remote_;  // [node][chunk]: 1 where the chunk lives elsewhere; only for counted masks
   std::vector<std::int64_t> inbound_;
 };
 

@@ -1,51 +1,84 @@
 #include "balance/repair.hpp"
 
 #include <algorithm>
-#include <limits>
-#include <utility>
+#include <vector>
 
 namespace flashmask::balancing {
 namespace {
 
-constexpr std::size_t kMostTrades = 256;  // looked at in one call
+constexpr std::int64_t kWorstWeight = 8;   // a unit of worst inbound counts as much as eight of the two nodes' sum
+constexpr std::size_t kMostForPairs = 32;  // chunks of a rank up to which pairs of them are tried
+constexpr std::int64_t kCheap = 32;        // swaps ruled out by their loads that cost as much as one priced
 
-/// Worst inbound traffic if the two chunks changed nodes.
-std::int64_t worst_after(NodeTraffic& traffic, std::int32_t mine, std::int32_t theirs) {
-  const std::int32_t a = traffic.node_of(mine), b = traffic.node_of(theirs);
-  traffic.move(mine, b);
-  traffic.move(theirs, a);
-  const std::int64_t worst = traffic.worst();
-  traffic.move(theirs, b);
-  traffic.move(mine, a);
-  return worst;
+/// One or two chunks of a rank with the load they carry.
+struct Handful {
+  std::int64_t load = 0;
+  std::array<std::int32_t, 2> chunks{};
+};
+
+std::vector<Handful> handfuls(const Instance& in, std::span<const std::int32_t> chunks, int count) {
+  std::vector<Handful> out;
+  if (count == 2 && chunks.size() > kMostForPairs) return out;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    const std::int64_t first = in.loads[static_cast<std::size_t>(chunks[i])];
+    if (count == 1) out.push_back({first, {chunks[i], -1}});
+    for (std::size_t j = i + 1; count == 2 && j < chunks.size(); ++j) {
+      out.push_back({first + in.loads[static_cast<std::size_t>(chunks[j])], {chunks[i], chunks[j]}});
+    }
+  }
+  return out;
+}
+
+/// Traffic that a trade would add.
+std::int64_t price(NodeTraffic& traffic, const Trade& trade, std::int64_t worst) {
+  const std::int64_t a = traffic.node_of(trade.mine[0]), b = traffic.node_of(trade.theirs[0]);
+  const std::int64_t before = traffic.inbound(a) + traffic.inbound(b);
+  apply(trade, traffic);
+  const std::int64_t sum = traffic.inbound(a) + traffic.inbound(b);
+  const std::int64_t higher = std::max(traffic.inbound(a), traffic.inbound(b)) - worst;
+  apply(trade, traffic);
+  return kWorstWeight * std::max<std::int64_t>(0, higher) + std::max<std::int64_t>(0, sum - before);
 }
 
 }  // namespace
 
-Trade best_trade(const Instance& in, std::span<const std::int32_t> hot, const TradeLimits& limits, NodeTraffic& traffic,
-                 Budget& budget) {
-  std::vector<std::pair<std::int64_t, Trade>> trades;  // with the load each moves
-  for (const std::int32_t mine : hot) {
-    for (std::int32_t theirs = 0; theirs < in.chunks(); ++theirs) {
-      const std::int32_t b = traffic.node_of(theirs);
-      const std::int64_t moved = in.loads[static_cast<std::size_t>(mine)] - in.loads[static_cast<std::size_t>(theirs)];
-      if (b == traffic.node_of(mine) || moved < limits.excess || moved > limits.room[static_cast<std::size_t>(b)]) {
-        continue;
-      }
-      trades.push_back({moved, {mine, theirs}});
-    }
+void apply(const Trade& trade, NodeTraffic& traffic) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(trade.count); ++i) {
+    traffic.exchange(trade.mine[i], trade.theirs[i], 1);
   }
-  const auto lighter = [](const auto& x, const auto& y) {
-    if (x.first != y.first) return x.first < y.first;
-    return x.second.mine != y.second.mine ? x.second.mine < y.second.mine : x.second.theirs < y.second.theirs;
+}
+
+Trade best_trade(const Instance& in, const State& state, std::int64_t hot, std::int64_t target, int count,
+                 NodeTraffic& traffic, Budget& budget) {
+  const auto excess = [&](std::int64_t rank, std::int64_t more) {
+    return std::max<std::int64_t>(0, state.loads[static_cast<std::size_t>(rank)] + more - in.capacity(rank, target));
   };
-  const std::size_t kept = std::min(kMostTrades, trades.size());
-  std::partial_sort(trades.begin(), trades.begin() + static_cast<std::ptrdiff_t>(kept), trades.end(), lighter);
+  const std::int64_t over = excess(hot, 0), worst = traffic.worst();
+  const std::vector<Handful> mine = handfuls(in, state.rank(hot), count);
+  if (mine.empty()) return {};
+  const std::int32_t own_node = traffic.node_of(mine[0].chunks[0]);
   Trade best;
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t i = 0; i < kept && budget.take(); ++i) {
-    const std::int64_t worst = worst_after(traffic, trades[i].second.mine, trades[i].second.theirs);
-    if (worst < least) least = worst, best = trades[i].second;
+  Int128 best_price = 0;
+  std::int64_t best_gain = 0;
+  for (std::int64_t other = 0; other < in.ranks(); ++other) {
+    const std::vector<Handful> theirs = handfuls(in, state.rank(other), count);
+    if (theirs.empty() || traffic.node_of(theirs[0].chunks[0]) == own_node) continue;
+    if (!budget.take(1 + static_cast<std::int64_t>(mine.size() * theirs.size()) / kCheap)) return best;
+    for (const Handful& x : mine) {
+      for (const Handful& y : theirs) {
+        const std::int64_t lost = x.load - y.load;
+        if (lost <= 0) continue;
+        const std::int64_t gain = over - excess(hot, -lost) + excess(other, 0) - excess(other, lost);
+        if (gain <= 0) continue;
+        if (!budget.take()) return best;
+        const Trade trade{count, x.chunks, y.chunks};
+        const std::int64_t own = 1 + price(traffic, trade, worst);
+        if (best_gain != 0 && Int128{own} * best_gain >= best_price * gain) continue;
+        best = trade;
+        best_price = own;
+        best_gain = gain;
+      }
+    }
   }
   return best;
 }

@@ -1,31 +1,31 @@
-// The last step of the hierarchy: a node whose ranks cannot all meet the target trades single chunks with other nodes.
+// The last step of the hierarchy: ranks above the target trade single chunks, or two, with other nodes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "balance/budget.hpp"
 #include "balance/instance.hpp"
 #include "balance/node_traffic.hpp"
+#include "balance/state.hpp"
 
 namespace flashmask::balancing {
 
-/// What a trade may do: `excess` is the load the hot rank must lose, `room` what every node can still take.
-struct TradeLimits {
-  std::int64_t excess = 0;
-  std::span<const std::int64_t> room;
-};
-
+/// The first `count` chunks of a hot rank for as many of a rank on another node; count = 0: no trade was found.
 struct Trade {
-  std::int32_t mine = -1;    ///< chunk of the hot rank; -1: no trade was found
-  std::int32_t theirs = -1;  ///< chunk of another node
+  int count = 0;
+  std::array<std::int32_t, 2> mine{};
+  std::array<std::int32_t, 2> theirs{};
 };
 
-/// Of the swaps of one of `hot` (chunks of one rank on one node) for a chunk of another node that lower the hot rank's
-/// load by at least the excess and fit the other node, the one that leaves the worst inbound traffic least. Looks at as
-/// many as the budget allows, those that move the least load first.
-Trade best_trade(const Instance& instance, std::span<const std::int32_t> hot, const TradeLimits& limits,
+/// Swaps the chunks' nodes.
+void apply(const Trade& trade, NodeTraffic& traffic);
+
+/// Of the swaps of `count` (1 or 2) chunks of rank `hot` for as many of one rank of another node that lower the excess
+/// of the two ranks over `target` together, the one with the least traffic for what it lowers: worst inbound first,
+/// then the sum of the two nodes. Looks at as many as the budget allows.
+Trade best_trade(const Instance& instance, const State& state, std::int64_t hot, std::int64_t target, int count,
                  NodeTraffic& traffic, Budget& budget);
 
 }  // namespace flashmask::balancing

@@ -49,6 +49,51 @@ TEST(Hierarchy, inbound_counts_after_any_moves_equal_a_fresh_count) {
   }
 }
 
+/// One interval a chunk, both ends ascending, the chunk inside.
+NeedSets interval_needs(Random& random, std::int64_t chunks, std::int64_t weight) {
+  NeedSets need(1, chunks, weight);
+  std::int64_t begin = 0, end = 0;
+  for (std::int64_t i = 0; i < chunks; ++i) {
+    begin = std::min<std::int64_t>(i, begin + (random.below(4) == 0 ? random.below(9) : 0));
+    end = std::min(chunks, std::max<std::int64_t>(i + 1, end + (random.below(4) == 0 ? random.below(9) : 0)));
+    for (std::int64_t j = begin; j < end; ++j) need.add(0, i, j);
+  }
+  return need;
+}
+
+TEST(Hierarchy, exchanges_of_stretches_count_intervals_and_scattered_needs_alike) {
+  Random random(32);
+  for (const bool scattered : {false, true}) {
+    for (const std::int64_t chunks : {3, 64, 65, 200}) {
+      std::vector<NeedSets> needs{interval_needs(random, chunks, 2), interval_needs(random, chunks, 1)};
+      if (scattered) needs.push_back(random_needs(random, 1, chunks, 5));
+      const std::int64_t nodes = 3;
+      std::vector<std::int32_t> node_of(static_cast<std::size_t>(chunks));
+      for (std::size_t c = 0; c < node_of.size(); ++c) {
+        node_of[c] = c > 0 && random.below(4) != 0 ? node_of[c - 1] : static_cast<std::int32_t>(random.below(3));
+      }
+      NodeTraffic traffic(needs, nodes, node_of);
+      EXPECT_EQ(traffic.only_intervals(), !scattered);
+      for (int move = 0; move < 300; ++move) {
+        const auto draw = [&] { return static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(chunks))); };
+        const std::int32_t x = draw(), y = draw();
+        if (traffic.node_of(x) == traffic.node_of(y)) continue;
+        std::int32_t length = 1;
+        while (length < 6 && std::max(x, y) + length < chunks && traffic.node_of(x + length) == traffic.node_of(x) &&
+               traffic.node_of(y + length) == traffic.node_of(y)) {
+          ++length;
+        }
+        traffic.exchange(x, y, length);
+        const std::vector<std::int64_t> ranks(traffic.nodes().begin(), traffic.nodes().end());
+        const auto fresh = count_traffic(needs, ranks, nodes, nodes, chunks, 1);
+        for (std::int64_t n = 0; n < nodes; ++n) {
+          ASSERT_EQ(traffic.inbound(n), fresh.inbound[static_cast<std::size_t>(n)]) << "move " << move;
+        }
+      }
+    }
+  }
+}
+
 TEST(Hierarchy, stage_2_spends_at_most_epsilon_and_saves_traffic) {
   for (const Family family : {Family::causal_document_8k, Family::causal_document_32k, Family::prefix_lm_16k}) {
     std::int64_t before = 0, after = 0;
