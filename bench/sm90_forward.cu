@@ -2,6 +2,8 @@
 //
 //   sm90_forward [--n 8192,32768] [--mask causal,document] [--workload histogram] [--head-dim 128] [--batch 4]
 //                [--heads 16] [--kv-heads 16] [--tile auto,192x80,192x64] [--bitmaps 0] [--sustained 1]
+//                [--variant default,pack8_n80]   instances to compare (src/sm90/forward/candidates), or "all" that can
+//                                                run the call; --tile is for "default"
 //
 // `ms` is the kernel with a prebuilt tile map, `build_ms` the map's refill, `once_ms` both queued together every time:
 // a call that keeps no map. Every tile of --tile is timed on a mask before the next mask, so that tiles are compared on
@@ -28,6 +30,7 @@
 #include "flashmask/tile.hpp"
 #include "format/workload.hpp"
 #include "sm90/device/query.hpp"
+#include "sm90/forward/candidates/candidates.hpp"
 #include "sm90/tile_map/device_map.hpp"
 #include "sm90/tile_map/host_map.hpp"
 
@@ -45,7 +48,8 @@ struct Options {
   std::vector<std::string> lengths{"8192", "32768"};
   std::vector<std::string> masks;
   std::vector<std::string> tiles{"auto"};  ///< auto: what choose_forward_tile() names
-  std::string workload;                    ///< documents of this generator instead of the public benchmark's
+  std::vector<std::string> variants{"default"};
+  std::string workload;  ///< documents of this generator instead of the public benchmark's
   std::int64_t head_dim = 128, heads = 0, kv_heads = 0, batch = 0;
   bool sustained = false;
   bool bitmaps = true;  ///< bit patterns of partial blocks in the tile map, else generated in the kernel
@@ -69,6 +73,7 @@ Options parse(int argc, char** argv) {
     if (key == "--kv-heads") o.kv_heads = std::stoll(value);
     if (key == "--batch") o.batch = std::stoll(value);
     if (key == "--tile") o.tiles = split(value);
+    if (key == "--variant") o.variants = split(value);
     if (key == "--workload") o.workload = value;
     if (key == "--bitmaps") o.bitmaps = value != "0";
     if (key == "--sustained") o.sustained = value != "0";
@@ -263,50 +268,84 @@ TileShape tile_named(const std::string& name, const ColumnMask& mask, std::int64
   return tile;
 }
 
+using sm90::forward_pass::Candidate;
+
+/// What is timed: the library's kernel on maps of a tile, or a candidate on maps of its own form.
+struct Subject {
+  TileShape tile;
+  const Candidate* candidate = nullptr;
+
+  [[nodiscard]] std::string_view name() const { return candidate == nullptr ? "default" : candidate->name; }
+  [[nodiscard]] sm90::MapForm form() const { return candidate == nullptr ? sm90::MapForm{} : candidate->form(); }
+  void launch(const sm90::ForwardArguments& arguments) const {
+    if (candidate == nullptr) return sm90::forward(arguments);
+    sm90::forward_pass::forward(*candidate, arguments);
+  }
+};
+
+std::vector<Subject> subjects(const Options& o, const ColumnMask& mask, const AttentionShape& s) {
+  std::vector<Subject> all;
+  const bool every = o.variants == std::vector<std::string>{"all"};
+  for (const std::string& variant : every ? std::vector<std::string>{"default"} : o.variants) {
+    if (variant == "default") {
+      for (const std::string& tile : o.tiles) all.push_back({tile_named(tile, mask, s.head_dim)});
+    } else {
+      const Candidate& candidate = sm90::forward_pass::candidate_named(variant);
+      all.push_back({candidate.config.tile(), &candidate});
+    }
+  }
+  for (const Candidate& candidate : sm90::forward_pass::candidates()) {
+    if (every && candidate.takes(s, mask.shape().heads)) all.push_back({candidate.config.tile(), &candidate});
+  }
+  return all;
+}
+
 struct Timing {
   double ms, build_ms, once_ms;
 };
 
-void print_result(const AttentionShape& s, const std::string& name, const ColumnMask& mask, TileShape tile,
-                  const Timing& t, std::pair<double, double> flop, std::pair<double, double> errors) {
+void print_result(const AttentionShape& s, const std::string& name, const ColumnMask& mask, const Subject& subject,
+                  std::uint64_t blocks, const Timing& t, std::pair<double, double> flop,
+                  std::pair<double, double> errors) {
   const auto number = [](const char* key, std::int64_t value) {
     std::printf(", \"%s\": %lld", key, static_cast<long long>(value));
   };
-  std::printf("{\"mask\": \"%s\"", name.c_str());
+  std::printf("{\"mask\": \"%s\", \"variant\": \"%s\"", name.c_str(), std::string(subject.name()).c_str());
   number("n", s.rows), number("batch", s.batch), number("heads", s.query_heads), number("kv_heads", s.kv_heads);
-  number("head_dim", s.head_dim), number("block_m", tile.block_m), number("block_n", tile.block_n);
-  // What choose_forward_tile() weighs: ms / (tiles x block_n) of two tiles on one mask is the charge of one of them.
-  const TileCounts tiles = tile_counts(mask, tile);
-  number("tiles", tiles.partial + tiles.unmasked);
-  std::printf(", \"chosen\": %s", sm90::choose_forward_tile(mask, s.head_dim) == tile ? "true" : "false");
+  number("head_dim", s.head_dim), number("block_m", subject.tile.block_m), number("block_n", subject.tile.block_n);
+  // Blocks in the map's row lists: ms / (blocks x block_n) of two tiles on one mask is the charge of one of them.
+  number("blocks", static_cast<std::int64_t>(blocks));
+  std::printf(", \"chosen\": %s", sm90::choose_forward_tile(mask, s.head_dim) == subject.tile ? "true" : "false");
   std::printf(", \"ms\": %.4f, \"build_ms\": %.4f, \"once_ms\": %.4f", t.ms, t.build_ms, t.once_ms);
   std::printf(", \"tflops_tile\": %.1f, \"tflops_element\": %.1f, \"once_tflops_tile\": %.1f", flop.first / t.ms * 1e-9,
               flop.second / t.ms * 1e-9, flop.first / t.once_ms * 1e-9);
   std::printf(", \"out_error\": %.2e, \"lse_error\": %.2e", errors.first, errors.second);
 }
 
-void run_mask(const Options& o, Case& c, const std::string& name, const ColumnMask& mask, TileShape tile) {
+void run_mask(const Options& o, Case& c, const std::string& name, const ColumnMask& mask, const Subject& subject) {
   const DeviceMaskVectors vectors(mask.view());
   sm90::DeviceTileMap::Options map_options;
-  map_options.capacity = sm90::default_capacity(mask.shape(), tile, std::int64_t{128} << 20);
+  map_options.form = subject.form();
+  map_options.capacity = sm90::default_capacity(mask.shape(), subject.tile, std::int64_t{128} << 20, map_options.form);
   if (!o.bitmaps) map_options.capacity->bitmaps = 0;
-  sm90::DeviceTileMap device_mask(mask.shape(), tile, map_options);
+  sm90::DeviceTileMap device_mask(mask.shape(), subject.tile, map_options);
   const sm90::DeviceVectors raw{vectors.lts.data(), vectors.lte.data(), vectors.uts.data(), vectors.ute.data()};
   device_mask.refill(raw, nullptr);
   c.arguments.map = &device_mask.view();
   c.out.poison(), c.lse.poison();
-  const auto launch = [&] { sm90::forward(c.arguments); };
+  const auto launch = [&] { subject.launch(c.arguments); };
   Timing t{};
   t.ms = burst(launch);
+  const std::pair<double, double> errors = sample_errors(c, vectors.view());
   t.build_ms = burst([&] { device_mask.refill(raw, nullptr); });
   t.once_ms = burst([&] { device_mask.refill(raw, nullptr), launch(); });
-  const std::pair<double, double> errors = sample_errors(c, vectors.view());
   sm90::check_workspace(c.workspace.data(), nullptr);
   const AttentionShape& s = c.shape;
   const double flop = 4.0 * static_cast<double>(s.head_dim * s.batch * s.query_heads) * static_cast<double>(s.rows) *
                       static_cast<double>(s.columns);
   const double tile_flop = flop * tile_density(mask);
-  print_result(s, name, mask, tile, t, {tile_flop, flop * element_density(mask)}, errors);
+  print_result(s, name, mask, subject, device_mask.read_counts(nullptr).row_blocks_visited, t,
+               {tile_flop, flop * element_density(mask)}, errors);
   if (o.sustained) {
     const Sustained steady = sustained(launch, t.ms);
     std::printf(", \"sustained_ms\": %.4f, \"sustained_tflops_tile\": %.1f, \"clock_ghz\": %.3f", steady.ms,
@@ -323,10 +362,10 @@ void run_length(const Options& o, std::int64_t n, bool& first) {
   const masks::BuilderOptions options = mask_options(o.workload, n);
   for (const std::string& name : o.masks) {
     const ColumnMask mask = masks::build(name, options);
-    for (const std::string& tile : o.tiles) {
+    for (const Subject& subject : subjects(o, mask, c.shape)) {
       std::printf(first ? "\n  " : ",\n  ");
       first = false;
-      run_mask(o, c, name, mask, tile_named(tile, mask, o.head_dim));
+      run_mask(o, c, name, mask, subject);
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "flashmask/builders.hpp"
 #include "flashmask/error.hpp"
 #include "flashmask/sm90.hpp"
+#include "sm90/forward/packing.hpp"
 #include "sm90/forward/ticket.hpp"
 #include "sm90/sync/wait_site.hpp"
 
@@ -67,6 +68,35 @@ TEST(Ticket, every_row_tile_of_every_head_is_drawn_once_and_the_heavy_ones_go_ah
           }
           ASSERT_EQ(seen.size(), static_cast<std::size_t>(units) * static_cast<std::size_t>(tiles));
         }
+}
+
+TEST(Packing, strips_and_halves_stand_for_the_rows_and_heads_of_their_accumulator_rows) {
+  for (const std::int32_t packed : {1, 2, 4, 8, 16, 32, 64}) {
+    for (std::int32_t r = 0; r < 192; ++r) {
+      const forward_pass::PackedPlace start = forward_pass::strip_start(r / 16, packed);
+      const forward_pass::PackedPlace inside = forward_pass::in_strip(r % 16, packed);
+      ASSERT_EQ(start.row + inside.row, r / packed) << packed << ' ' << r;
+      ASSERT_EQ(start.head + inside.head, r % packed) << packed << ' ' << r;
+      const std::int32_t half_row =
+          forward_pass::half_start(r / 64, 0, packed) + forward_pass::half_start(0, r % 64 / 32, packed);
+      ASSERT_EQ(half_row + r % 32 / packed, r / packed) << packed << ' ' << r;
+      // A warp's rows are whole mask rows, or part of one: its copy out is one box of heads x rows.
+      ASSERT_TRUE(start.head == 0 || packed > 16);
+    }
+  }
+}
+
+template <std::int32_t PackedHeads>
+void expect_spread() {
+  for (std::uint32_t rows : {0U, 1U, 2U, 5U, 0xA5A5A5A5U, 0xDEADBEEFU, 0xFFFFFFFFU}) {
+    const std::uint32_t spread = forward_pass::spread_rows<PackedHeads>(rows);
+    for (std::int32_t r = 0; r < 32; ++r) ASSERT_EQ(spread >> r & 1U, rows >> (r / PackedHeads) & 1U) << PackedHeads;
+  }
+}
+
+TEST(Packing, the_bits_of_mask_rows_spread_over_their_heads) {
+  expect_spread<1>(), expect_spread<2>(), expect_spread<4>(), expect_spread<8>();
+  expect_spread<16>(), expect_spread<32>(), expect_spread<64>();
 }
 
 TEST(LocalFirst, the_three_windows_visit_every_block_once_and_local_ones_first) {

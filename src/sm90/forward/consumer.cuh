@@ -37,10 +37,10 @@ struct Consumer {
   __device__ __forceinline__ void wait(std::uint32_t barrier, std::uint32_t parity, WaitSite site) const {
     bounded_wait(shared + barrier, parity, &p.workspace->error, site);
   }
-  /// One arrival a warp.
+  /// One arrival a warp, or one a lane.
   __device__ __forceinline__ void release(std::uint32_t barrier) const {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared + barrier);
+    if (C.every_lane_arrives || threadIdx.x % 32 == 0) ptx::mbarrier_arrive(shared + barrier);
   }
   __device__ __forceinline__ void wait_k(const Ring& ring) const {
     wait(offsetof(Shared, full_k) + 8 * ring.stage, ring.parity, WaitSite::full_k);
@@ -224,7 +224,9 @@ __device__ __forceinline__ void consumer(const ForwardParameters& p, std::uint32
     process_row_tile<C>(c, f, state, ring, place, blocks);
     const auto row_tile = static_cast<std::int32_t>(ptx::load_shared_u32(header + offsetof(TileHeader, row_tile)));
     const auto unit = static_cast<std::int32_t>(ptx::load_shared_u32(header + offsetof(TileHeader, unit)));
-    store_row_tile<C>(p, shared, warp, unit, row_tile * C.block_m() + static_cast<std::int32_t>(warp) * 16, state, f);
+    const std::int32_t first_row =
+        row_tile * C.mask_rows() + strip_start(static_cast<std::int32_t>(warp), C.packed_heads).row;
+    store_row_tile<C>(p, shared, warp, unit, first_row, state, f);
   }
   // Shared memory must outlive the last stores that read it.
   if (ptx::lane_index() == 0) ptx::bulk_wait<0>();

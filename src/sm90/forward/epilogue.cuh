@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sm90/forward/packing.hpp"
 #include "sm90/forward/parameters.hpp"
 #include "sm90/forward/shared_memory.hpp"
 #include "sm90/forward/softmax.cuh"
@@ -21,21 +22,24 @@ __device__ __forceinline__ float quad_sum(float x) {
   return x + __shfl_xor_sync(0xFFFFFFFFU, x, 2);
 }
 
-/// `warp` counts over all consumer warps; `first_row` is the first of its 16 rows.
+/// `warp` counts over all consumer warps; `first_row` is the mask row of the first of its 16 accumulator rows.
 template <ForwardConfig C>
 __device__ __forceinline__ void store_row_tile(const ForwardParameters& p, std::uint32_t shared, std::uint32_t warp,
                                                std::int32_t unit, std::int32_t first_row, const RowState& state,
                                                const Fragments<C>& f) {
   const std::uint32_t lane = ptx::lane_index();
+  const std::int32_t first_head = strip_start(static_cast<std::int32_t>(warp), C.packed_heads).head;
   float inverse[2];
 #pragma unroll
   for (std::int32_t r = 0; r < 2; ++r) {
     const float sum = quad_sum(state.sum[r]);
     const bool sees_nothing = !(sum > 0.0F);
     inverse[r] = sees_nothing ? 0.0F : 1.0F / sum;
-    const std::int32_t row = first_row + static_cast<std::int32_t>(lane / 4) + 8 * r;
+    const PackedPlace place = in_strip(static_cast<std::int32_t>(lane / 4) + 8 * r, C.packed_heads);
+    const std::int32_t row = first_row + place.row;
     if (lane % 4 == 0 && row < p.rows) {
-      p.lse[static_cast<std::int64_t>(unit) * p.rows + row] =
+      const std::int32_t head = unit * C.packed_heads + first_head + place.head;
+      p.lse[static_cast<std::int64_t>(head) * p.rows + row] =
           sees_nothing ? -__builtin_huge_valf() : fmaf(state.maximum[r], p.scale, __logf(sum));
     }
   }
@@ -56,8 +60,13 @@ __device__ __forceinline__ void store_row_tile(const ForwardParameters& p, std::
   if (lane == 0 && first_row < p.rows) {
     const std::int32_t batch = unit / p.query_heads;
     for (std::int32_t i = 0; i < p.copies; ++i) {
-      ptx::tensor_store(&p.out, staging + static_cast<std::uint32_t>(i) * half_bytes, 64 * i, first_row, 0,
-                        unit - batch * p.query_heads, batch);
+      const std::int32_t head = unit - batch * p.query_heads;
+      const std::uint32_t source = staging + static_cast<std::uint32_t>(i) * half_bytes;
+      if constexpr (C.packed_heads == 1) {
+        ptx::tensor_store(&p.out, source, 64 * i, first_row, 0, head, batch);
+      } else {
+        ptx::tensor_store(&p.out, source, 64 * i, head * C.packed_heads + first_head, first_row, 0, batch);
+      }
     }
     ptx::bulk_commit();
   }

@@ -26,10 +26,11 @@ ForwardConfig configure(const ForwardArguments& a) {
                                  a.q.dtype == DType::bf16 ? Element::bf16 : Element::f16, a.arrival.has_value());
 }
 
-std::int32_t section_of(const AttentionShape& s) {
+std::int32_t section_of(const AttentionShape& s, std::int64_t packed_heads) {
   const std::int64_t bytes_a_head = std::max<std::int64_t>(s.columns * s.head_dim * 4, 1);
   const std::int64_t kv_heads = std::max<std::int64_t>(section_bytes / bytes_a_head, 1);
-  return static_cast<std::int32_t>(std::min(kv_heads * (s.query_heads / s.kv_heads), s.batch * s.query_heads));
+  const std::int64_t heads = std::min(kv_heads * (s.query_heads / s.kv_heads), s.batch * s.query_heads);
+  return static_cast<std::int32_t>(heads / packed_heads);
 }
 
 forward_pass::ChunkProgress describe_arrival(const ChunkArrival& arrival, const ForwardConfig& config) {
@@ -45,15 +46,24 @@ forward_pass::ChunkProgress describe_arrival(const ChunkArrival& arrival, const 
   return progress;
 }
 
+/// How one copy moves `accumulator_rows` rows of q or out.
+layout::TileCopy row_copy(const char* name, TensorView tensor, const AttentionShape& s, std::int32_t accumulator_rows,
+                          std::int32_t packed_heads) {
+  const std::int32_t heads = std::min(packed_heads, accumulator_rows);
+  const auto rows = static_cast<std::uint32_t>(accumulator_rows / heads);
+  if (heads == 1) return layout::encode_tile_copy(name, tensor, s.batch, s.rows, s.query_heads, s.head_dim, rows);
+  return layout::encode_packed_copy(name, tensor, s.batch, s.rows, s.query_heads, s.head_dim, rows,
+                                    static_cast<std::uint32_t>(heads));
+}
+
 ForwardParameters describe(const ForwardArguments& a, const ForwardConfig& config) {
   const AttentionShape& s = a.shape;
   ForwardParameters p{};
-  const auto block_m = static_cast<std::uint32_t>(config.block_m());
   const auto block_n = static_cast<std::uint32_t>(config.block_n);
-  const layout::TileCopy q = layout::encode_tile_copy("q", a.q, s.batch, s.rows, s.query_heads, s.head_dim, block_m);
+  const layout::TileCopy q = row_copy("q", a.q, s, config.block_m(), config.packed_heads);
   p.q = q.map;
   p.copies = q.copies;
-  p.out = layout::encode_tile_copy("out", a.out, s.batch, s.rows, s.query_heads, s.head_dim, 16).map;
+  p.out = row_copy("out", a.out, s, 16, config.packed_heads).map;
   p.k = p.v = p.q;  // without columns no block is ever loaded
   if (s.columns > 0) {
     p.k = layout::encode_tile_copy("k", a.k, s.batch, s.columns, s.kv_heads, s.head_dim, block_n).map;
@@ -66,11 +76,11 @@ ForwardParameters describe(const ForwardArguments& a, const ForwardConfig& confi
   p.scale = a.scale.value_or(1.0F / std::sqrt(static_cast<float>(s.head_dim)));
   p.scale_log2 = p.scale * 1.44269504088896341F;
   p.rows = static_cast<std::int32_t>(s.rows);
-  p.query_heads = static_cast<std::int32_t>(s.query_heads);
-  p.query_heads_per_kv_head = static_cast<std::int32_t>(s.query_heads / s.kv_heads);
-  p.query_heads_per_mask_head = static_cast<std::int32_t>(s.query_heads / a.map->heads);
-  p.units = static_cast<std::int32_t>(s.batch * s.query_heads);
-  p.units_a_section = section_of(s);
+  p.query_heads = static_cast<std::int32_t>(s.query_heads / config.packed_heads);
+  p.query_heads_per_kv_head = static_cast<std::int32_t>(s.query_heads / s.kv_heads / config.packed_heads);
+  p.query_heads_per_mask_head = static_cast<std::int32_t>(s.query_heads / a.map->heads / config.packed_heads);
+  p.units = static_cast<std::int32_t>(s.batch) * p.query_heads;
+  p.units_a_section = section_of(s, config.packed_heads);
   p.tickets = p.units * a.map->row_tiles;
   return p;
 }
@@ -119,15 +129,18 @@ void check_workspace(const void* workspace, void* stream) {
   }
 }
 
-void forward(const ForwardArguments& arguments) {
-  validate(arguments);
-  const AttentionShape& s = arguments.shape;
-  if (s.batch == 0 || s.rows == 0) return;
-  const ForwardConfig config = configure(arguments);
+void forward_pass::launch(const ForwardArguments& arguments, const ForwardConfig& config, Launch* kernel) {
+  if (arguments.shape.batch == 0 || arguments.shape.rows == 0) return;
   const ForwardParameters p = describe(arguments, config);
   const std::int32_t ctas = arguments.grid > 0 ? arguments.grid : multiprocessors();
-  check_cuda(instance(config)(p, std::min(ctas, p.tickets), static_cast<cudaStream_t>(arguments.stream)),
+  check_cuda(kernel(p, std::min(ctas, p.tickets), static_cast<cudaStream_t>(arguments.stream)),
              "launch of the forward kernel");
+}
+
+void forward(const ForwardArguments& arguments) {
+  validate(arguments);
+  const ForwardConfig config = configure(arguments);
+  forward_pass::launch(arguments, config, instance(config));
 }
 
 }  // namespace flashmask::sm90

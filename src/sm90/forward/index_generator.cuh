@@ -39,7 +39,7 @@ struct QueueWriter {
   }
   __device__ __forceinline__ void publish() {
     __syncwarp();
-    if (ptx::lane_index() == 0) {
+    if (C.every_lane_arrives || ptx::lane_index() == 0) {
       ptx::mbarrier_arrive(shared + offsetof(SharedMemory<C>, full_queue) + 8 * slot.stage);
     }
     slot.advance();
@@ -82,8 +82,9 @@ __device__ __forceinline__ void queue_run(QueueWriter<C>& queue, const int4& run
     }
     const std::int32_t taken = min(left, queue_entries - filled);
     if (lane < taken) {
-      const std::int32_t block = first + left - 1 - lane;
-      queue.write(static_cast<std::uint32_t>(filled + lane), block, classes, run.w + (block - run.x) * bitmap_step);
+      const std::int32_t block = first + (left - 1 - lane) * C.column_units;
+      queue.write(static_cast<std::uint32_t>(filled + lane), block, classes,
+                  run.w + (block - run.x) / C.column_units * bitmap_step);
     }
     filled += taken;
     left -= taken;

@@ -18,22 +18,23 @@ namespace flashmask::sm90::forward_pass {
 template <ForwardConfig C>
 __device__ __forceinline__ void initialise_barriers(std::uint32_t shared) {
   using Shared = SharedMemory<C>;
-  constexpr std::uint32_t consumer_warps = 4 * C.consumers;
+  constexpr std::uint32_t consumer_arrivals = 4 * C.consumers * C.warp_arrivals();
+  constexpr std::uint32_t generator_arrivals = mask_generators * C.warp_arrivals();
   ptx::mbarrier_init(shared + offsetof(Shared, full_q), 1);
-  ptx::mbarrier_init(shared + offsetof(Shared, empty_q), consumer_warps);
+  ptx::mbarrier_init(shared + offsetof(Shared, empty_q), consumer_arrivals);
   for (std::uint32_t i = 0; i < C.stages; ++i) {
     ptx::mbarrier_init(shared + offsetof(Shared, full_k) + 8 * i, 1);
     ptx::mbarrier_init(shared + offsetof(Shared, full_v) + 8 * i, 1);
-    ptx::mbarrier_init(shared + offsetof(Shared, empty_k) + 8 * i, consumer_warps);
-    ptx::mbarrier_init(shared + offsetof(Shared, empty_v) + 8 * i, consumer_warps);
+    ptx::mbarrier_init(shared + offsetof(Shared, empty_k) + 8 * i, consumer_arrivals);
+    ptx::mbarrier_init(shared + offsetof(Shared, empty_v) + 8 * i, consumer_arrivals);
   }
   for (std::uint32_t i = 0; i < queue_slots; ++i) {
-    ptx::mbarrier_init(shared + offsetof(Shared, full_queue) + 8 * i, 1);
-    ptx::mbarrier_init(shared + offsetof(Shared, empty_queue) + 8 * i, 1 + mask_generators);
+    ptx::mbarrier_init(shared + offsetof(Shared, full_queue) + 8 * i, C.warp_arrivals());
+    ptx::mbarrier_init(shared + offsetof(Shared, empty_queue) + 8 * i, 1 + generator_arrivals);
   }
   for (std::uint32_t i = 0; i < visibility_slots; ++i) {
-    ptx::mbarrier_init(shared + offsetof(Shared, full_visibility) + 8 * i, mask_generators);
-    ptx::mbarrier_init(shared + offsetof(Shared, empty_visibility) + 8 * i, consumer_warps);
+    ptx::mbarrier_init(shared + offsetof(Shared, full_visibility) + 8 * i, generator_arrivals);
+    ptx::mbarrier_init(shared + offsetof(Shared, empty_visibility) + 8 * i, consumer_arrivals);
   }
   ptx::fence_mbarrier_init();
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "flashmask/sm90.hpp"
 #include "sm90/forward/config.hpp"
 #include "sm90/forward/parameters.hpp"
 
@@ -15,6 +16,9 @@ using Launch = cudaError_t(const ForwardParameters& p, std::int32_t grid, cudaSt
 Launch launch_d64_bf16, launch_d64_f16, launch_d128_bf16, launch_d128_f16, launch_d128_bf16_n64, launch_d128_f16_n64;
 Launch launch_d64_bf16_chunks, launch_d64_f16_chunks, launch_d128_bf16_chunks, launch_d128_f16_chunks,
     launch_d128_bf16_n64_chunks, launch_d128_f16_n64_chunks;
+
+/// Describes a checked call to `kernel`, an instance of `config`, and queues it.
+void launch(const ForwardArguments& arguments, const ForwardConfig& config, Launch* kernel);
 
 /// The configuration for tiles of `tile`, one of forward_tiles(head_dim).
 constexpr ForwardConfig config_of(TileShape tile, std::int64_t head_dim, Element element, bool waits_for_chunks) {

@@ -61,7 +61,7 @@ struct Loader {
     const std::uint32_t barrier = shared + offsetof(Shared, full_k) + 8 * k_ring.stage;
     ptx::mbarrier_arrive_expect_tx(barrier, C.kv_bytes());
     copy_tile(&p.k, shared + offsetof(Shared, k) + k_ring.stage * C.kv_bytes(), C.block_n * layout::row_bytes, barrier,
-              e[0] * C.block_n, kv_head);
+              e[0] * C.unit(), kv_head);
     k_ring.advance();
     return e[0];
   }
@@ -71,7 +71,7 @@ struct Loader {
     const std::uint32_t barrier = shared + offsetof(Shared, full_v) + 8 * v_ring.stage;
     ptx::mbarrier_arrive_expect_tx(barrier, C.kv_bytes());
     copy_tile(&p.v, shared + offsetof(Shared, v) + v_ring.stage * C.kv_bytes(), C.block_n * layout::row_bytes, barrier,
-              block * C.block_n, kv_head);
+              block * C.unit(), kv_head);
     v_ring.advance();
   }
 
@@ -87,8 +87,15 @@ struct Loader {
       return;
     }
     ptx::mbarrier_arrive_expect_tx(barrier, C.q_bytes());
-    copy_tile(&p.q, shared + offsetof(Shared, q), C.block_m() * layout::row_bytes, barrier, header[0] * C.block_m(),
-              head);
+    const std::int32_t first_row = header[0] * C.mask_rows();
+    if constexpr (C.packed_heads == 1) {
+      copy_tile(&p.q, shared + offsetof(Shared, q), C.block_m() * layout::row_bytes, barrier, first_row, head);
+    } else {
+      for (std::int32_t i = 0; i < p.copies; ++i) {
+        ptx::tensor_load(shared + offsetof(Shared, q) + static_cast<std::uint32_t>(i) * C.block_m() * layout::row_bytes,
+                         &p.q, barrier, 64 * i, head * C.packed_heads, first_row, 0, batch);
+      }
+    }
   }
 };
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sm90/forward/packing.hpp"
 #include "sm90/forward/parameters.hpp"
 #include "sm90/forward/shared_memory.hpp"
 #include "sm90/ptx/integer.cuh"
@@ -53,9 +54,9 @@ struct LaneColumns {
   }
 };
 
-/// Half the words of the 64 consumer threads that own rows [first_row, first_row + 32): every second 32-bit word from
-/// `destination` on.
-template <std::int32_t Width>
+/// Half the words of the 64 consumer threads that own 32 accumulator rows, the first of which is mask row `first_row`:
+/// every second 32-bit word from `destination` on.
+template <std::int32_t Width, std::int32_t PackedHeads>
 __device__ __forceinline__ void write_half_words(const LaneColumns<Width>& columns, std::int32_t first_row,
                                                  std::uint32_t destination) {
   const std::uint32_t lane = ptx::lane_index();
@@ -63,7 +64,7 @@ __device__ __forceinline__ void write_half_words(const LaneColumns<Width>& colum
   std::uint32_t parity[2] = {0, 0};  // even and odd columns; bytes (strip, row + 8?), bits column groups
 #pragma unroll
   for (std::int32_t group = 0; group < Width / 8; ++group) {
-    const std::uint32_t visible = columns.visible_rows(group / 4, first_row);
+    const std::uint32_t visible = spread_rows<PackedHeads>(columns.visible_rows(group / 4, first_row));
 #pragma unroll
     for (std::uint32_t odd = 0; odd < 2; ++odd) {
       const std::uint32_t mask =
@@ -97,8 +98,8 @@ __device__ __forceinline__ void generate_half(const ForwardParameters& p, std::u
 #pragma unroll 1
     for (std::int32_t subtile = 0; subtile < C.consumers; ++subtile) {
       if (subtile_class(classes, subtile) != TileClass::partial) continue;
-      write_half_words<width>(columns, first_row + 64 * subtile,
-                              destination + 4 * Half + 8 * 128 * static_cast<std::uint32_t>(subtile));
+      write_half_words<width, C.packed_heads>(columns, first_row + half_start(subtile, 0, C.packed_heads),
+                                              destination + 4 * Half + 8 * 128 * static_cast<std::uint32_t>(subtile));
     }
   }
 }
@@ -131,23 +132,28 @@ __device__ __forceinline__ void mask_generator(const ForwardParameters& p, std::
       const auto classes = static_cast<std::uint32_t>(entry[1]);
       if (!needs_visibility(classes, entry[2])) continue;
       if (i + 1 < entries) {
-        prefetch_columns<C>(p.map, columns + static_cast<std::int64_t>(ptx::load_shared_u32(at + 16)) * C.block_n);
+        prefetch_columns<C>(p.map, columns + static_cast<std::int64_t>(ptx::load_shared_u32(at + 16)) * C.unit());
       }
       bounded_wait(shared + offsetof(Shared, empty_visibility) + 8 * place.stage, place.parity ^ 1U, error,
                    WaitSite::empty_visibility);
       const std::uint32_t destination =
           shared + offsetof(Shared, visibility) + 8 * (place.stage * 128 * C.consumers + half * 64);
-      const std::int64_t first_column = columns + static_cast<std::int64_t>(entry[0]) * C.block_n;
-      const std::int32_t first_row = row_tile * C.block_m() + static_cast<std::int32_t>(half) * 32;
+      const std::int64_t first_column = columns + static_cast<std::int64_t>(entry[0]) * C.unit();
+      const std::int32_t first_row =
+          row_tile * C.mask_rows() + half_start(0, static_cast<std::int32_t>(half), C.packed_heads);
       generate_half<C, 0>(p, destination, first_column, first_row, classes);
       generate_half<C, 1>(p, destination, first_column, first_row, classes);
       __syncwarp();
-      if (ptx::lane_index() == 0) ptx::mbarrier_arrive(shared + offsetof(Shared, full_visibility) + 8 * place.stage);
+      if (C.every_lane_arrives || ptx::lane_index() == 0) {
+        ptx::mbarrier_arrive(shared + offsetof(Shared, full_visibility) + 8 * place.stage);
+      }
       place.advance();
     }
     blocks -= entries;
     __syncwarp();
-    if (ptx::lane_index() == 0) ptx::mbarrier_arrive(shared + offsetof(Shared, empty_queue) + 8 * slot.stage);
+    if (C.every_lane_arrives || ptx::lane_index() == 0) {
+      ptx::mbarrier_arrive(shared + offsetof(Shared, empty_queue) + 8 * slot.stage);
+    }
     slot.advance();
   }
 }

@@ -35,6 +35,7 @@ struct ForwardParameters {
   float scale;       ///< natural units: lse = scale * score
   float scale_log2;  ///< scale * log2(e)
   std::int32_t rows;
+  // Query heads; those packed into one row tile count as one.
   std::int32_t query_heads;
   std::int32_t query_heads_per_kv_head;
   std::int32_t query_heads_per_mask_head;

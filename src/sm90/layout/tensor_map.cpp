@@ -57,10 +57,16 @@ void encode(const char* name, CUtensorMap* map, DType dtype, cuuint32_t rank, co
   }
 }
 
-}  // namespace
+/// Extents and byte strides of a tensor's axes as TMA wants them; head_dim is cut into halves of 64 where it can be.
+struct TileAxes {
+  cuuint64_t dim, positions, heads, batch;
+  cuuint32_t halves;
+  cuuint64_t position_stride, head_stride, batch_stride;
+  std::int32_t copies;
+};
 
-TileCopy encode_tile_copy(const char* name, TensorView tensor, std::int64_t batch, std::int64_t positions,
-                          std::int64_t heads, std::int64_t head_dim, std::uint32_t rows) {
+TileAxes axes_of(TensorView tensor, std::int64_t batch, std::int64_t positions, std::int64_t heads,
+                 std::int64_t head_dim) {
   const std::array<std::int64_t, 4> strides = tensor.strides;
   // A stride over an extent of one is never followed; the driver still wants a legal number there.
   const auto byte_stride = [&](int axis, std::int64_t extent) {
@@ -69,15 +75,38 @@ TileCopy encode_tile_copy(const char* name, TensorView tensor, std::int64_t batc
   };
   const bool whole = head_dim % elements_per_row == 0;
   const auto halves = static_cast<cuuint32_t>((head_dim + elements_per_row - 1) / elements_per_row);
-  const cuuint64_t extents[5] = {static_cast<cuuint64_t>(whole ? std::int64_t{elements_per_row} : head_dim),
-                                 static_cast<cuuint64_t>(positions), whole ? halves : 1U,
-                                 static_cast<cuuint64_t>(heads), static_cast<cuuint64_t>(batch)};
-  const cuuint64_t byte_strides[4] = {byte_stride(1, positions), row_bytes, byte_stride(2, heads),
-                                      byte_stride(0, batch)};
-  const cuuint32_t box[5] = {elements_per_row, rows, whole ? halves : 1U, 1, 1};
-  TileCopy copy{};
-  copy.copies = whole ? 1 : static_cast<std::int32_t>(halves);
-  encode(name, &copy.map, tensor.dtype, 5, tensor.data, extents, byte_strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
+  return {.dim = static_cast<cuuint64_t>(whole ? std::int64_t{elements_per_row} : head_dim),
+          .positions = static_cast<cuuint64_t>(positions),
+          .heads = static_cast<cuuint64_t>(heads),
+          .batch = static_cast<cuuint64_t>(batch),
+          .halves = whole ? halves : 1U,
+          .position_stride = byte_stride(1, positions),
+          .head_stride = byte_stride(2, heads),
+          .batch_stride = byte_stride(0, batch),
+          .copies = whole ? 1 : static_cast<std::int32_t>(halves)};
+}
+
+}  // namespace
+
+TileCopy encode_tile_copy(const char* name, TensorView tensor, std::int64_t batch, std::int64_t positions,
+                          std::int64_t heads, std::int64_t head_dim, std::uint32_t rows) {
+  const TileAxes a = axes_of(tensor, batch, positions, heads, head_dim);
+  const cuuint64_t extents[5] = {a.dim, a.positions, a.halves, a.heads, a.batch};
+  const cuuint64_t strides[4] = {a.position_stride, row_bytes, a.head_stride, a.batch_stride};
+  const cuuint32_t box[5] = {elements_per_row, rows, a.halves, 1, 1};
+  TileCopy copy{.map = {}, .copies = a.copies};
+  encode(name, &copy.map, tensor.dtype, 5, tensor.data, extents, strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
+  return copy;
+}
+
+TileCopy encode_packed_copy(const char* name, TensorView tensor, std::int64_t batch, std::int64_t positions,
+                            std::int64_t heads, std::int64_t head_dim, std::uint32_t rows, std::uint32_t packed_heads) {
+  const TileAxes a = axes_of(tensor, batch, positions, heads, head_dim);
+  const cuuint64_t extents[5] = {a.dim, a.heads, a.positions, a.halves, a.batch};
+  const cuuint64_t strides[4] = {a.head_stride, a.position_stride, row_bytes, a.batch_stride};
+  const cuuint32_t box[5] = {elements_per_row, packed_heads, rows, a.halves, 1};
+  TileCopy copy{.map = {}, .copies = a.copies};
+  encode(name, &copy.map, tensor.dtype, 5, tensor.data, extents, strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
   return copy;
 }
 

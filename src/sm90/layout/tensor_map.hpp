@@ -25,6 +25,11 @@ struct TileCopy {
 TileCopy encode_tile_copy(const char* name, TensorView tensor, std::int64_t batch, std::int64_t positions,
                           std::int64_t heads, std::int64_t head_dim, std::uint32_t rows);
 
+/// As above, but a copy moves `packed_heads` heads of `rows` positions, heads innermost: row r of the tile is head
+/// r % packed_heads of position r / packed_heads. Coordinates: dim, head, position, half, batch.
+TileCopy encode_packed_copy(const char* name, TensorView tensor, std::int64_t batch, std::int64_t positions,
+                            std::int64_t heads, std::int64_t head_dim, std::uint32_t rows, std::uint32_t packed_heads);
+
 /// Plain 2-D map of a row-major float32 or 16-bit matrix without swizzle; for tests and helper kernels.
 CUtensorMap encode_matrix(const char* name, const void* data, DType dtype, std::int64_t rows, std::int64_t columns,
                           std::uint32_t box_rows, std::uint32_t box_columns);

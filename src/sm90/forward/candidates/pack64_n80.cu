@@ -1,0 +1,14 @@
+#include "sm90/forward/launch.cuh"
+#include "sm90/forward/candidates/configs.hpp"
+
+namespace flashmask::sm90::forward_pass {
+
+struct Candidate_pack64_n80 {
+  static constexpr ForwardConfig config = form_of(80, 64, 1);
+};
+
+cudaError_t launch_pack64_n80(const ForwardParameters& p, std::int32_t grid, cudaStream_t stream) {
+  return launch_instance<Candidate_pack64_n80>(p, grid, stream);
+}
+
+}  // namespace flashmask::sm90::forward_pass
