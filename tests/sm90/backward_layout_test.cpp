@@ -250,5 +250,23 @@ TEST(BackwardLayout, sums_of_parts_fill_their_workspace_without_overlap) {
   EXPECT_EQ(*offsets.rbegin() + 4, part_floats(e, head_dim));
 }
 
+template <BackwardConfig C>
+std::size_t carve_out_kilobytes() {
+  constexpr std::size_t bytes = sizeof(SharedMemory<C>);
+  for (const std::size_t capacity : {100, 132, 164, 196, 228}) {
+    if (capacity * 100 < static_cast<std::size_t>(shared_memory_percent(bytes)) * 228) continue;
+    EXPECT_GE(capacity << 10, bytes + 1024);
+    return capacity;
+  }
+  return 0;
+}
+
+TEST(BackwardLayout, the_shared_memory_asked_for_is_the_least_that_holds_a_block) {
+  constexpr BackwardConfig both{.head_dim = 128, .bf16 = true, .accumulate_dq = true};
+  EXPECT_EQ(carve_out_kilobytes<both>(), 228U);
+  EXPECT_EQ((carve_out_kilobytes<BackwardConfig{128, true, true, 2, 1}>()), 196U);
+  EXPECT_EQ((carve_out_kilobytes<BackwardConfig{128, true, true, 1, 1}>()), 164U);
+}
+
 }  // namespace
 }  // namespace flashmask::sm90::backward_pass

@@ -27,6 +27,8 @@ struct BackwardConfig {
   bool shared_front = false;
   /// KV heads are parts of real ones, and dK and dV leave as float32 sums of the part (split.hpp).
   bool split_groups = false;
+  /// Prepare, main and convert are launched dependently: each begins while the last blocks of the one before it run.
+  bool dependent_launch = false;
 
   [[nodiscard]] constexpr std::int32_t halves() const { return head_dim / 64; }
   /// Bytes of `rows` rows of one head in shared memory.

@@ -18,6 +18,7 @@ struct ConvertParameters {
   StridedTensor dq;
 };
 
-cudaError_t launch_convert(const ConvertParameters& parameters, cudaStream_t stream);
+using LaunchConvert = cudaError_t(const ConvertParameters& parameters, cudaStream_t stream);
+LaunchConvert launch_convert;
 
 }  // namespace flashmask::sm90::backward_pass

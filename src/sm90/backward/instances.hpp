@@ -6,7 +6,9 @@
 #include <cstdint>
 
 #include "sm90/backward/config.hpp"
+#include "sm90/backward/convert.cuh"
 #include "sm90/backward/parameters.hpp"
+#include "sm90/backward/prepare.cuh"
 #include "sm90/backward/row_pass.hpp"
 
 namespace flashmask::sm90::backward_pass {
@@ -36,6 +38,8 @@ struct Candidate {
   BackwardConfig config;
   LaunchMain* launch_main;
   LaunchCombine* launch_combine = nullptr;  ///< with split groups
+  LaunchPrepare* prepare = launch_prepare;  ///< of its own with dependent launches, as the next
+  LaunchConvert* convert = launch_convert;
 };
 
 /// Queue the row pass of the deterministic mode.

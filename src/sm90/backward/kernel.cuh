@@ -5,12 +5,14 @@
 
 #include "sm90/backward/columns.cuh"
 #include "sm90/backward/dq.cuh"
+#include "sm90/backward/launch_kernel.hpp"
 #include "sm90/backward/loader.cuh"
 #include "sm90/backward/parameters.hpp"
 #include "sm90/backward/scheduler.cuh"
 #include "sm90/backward/shared_memory.hpp"
 #include "sm90/ptx/barrier.cuh"
 #include "sm90/ptx/fence.cuh"
+#include "sm90/ptx/grid.cuh"
 #include "sm90/ptx/warp.cuh"
 
 namespace flashmask::sm90::backward_pass {
@@ -44,6 +46,7 @@ __global__ void __launch_bounds__(C.threads(), 1)
   const std::uint32_t warp = __shfl_sync(~0U, threadIdx.x / 32, 0);
   if (threadIdx.x == 0) initialise_barriers(memory);
   __syncthreads();
+  if constexpr (C.dependent_launch) ptx::wait_for_prerequisite_grids();
   if (warp < 8) {
     ptx::registers_increase<C.column_registers()>();
     Columns<C> role(p, memory, warp / 4);
@@ -75,8 +78,8 @@ cudaError_t launch_main(const MainParameters& parameters, std::int32_t blocks, c
                                                    shared_memory_percent(bytes));
     if (asked != cudaSuccess) return asked;
   }
-  main_kernel<C><<<blocks, C.threads(), bytes, stream>>>(parameters, C);
-  return cudaGetLastError();
+  return launch_kernel(main_kernel<C>, static_cast<unsigned>(blocks), C.threads(), bytes, stream, C.dependent_launch,
+                       parameters, C);
 }
 
 }  // namespace flashmask::sm90::backward_pass

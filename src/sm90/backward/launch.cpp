@@ -233,7 +233,9 @@ void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stre
   const WorkspaceLayout layout = workspace_layout(call);
   const bool bf16 = call.q.dtype == DType::bf16;
   const std::int32_t head_dim = tile_head_dim(s);
-  check_cuda(launch_prepare(prepare_parameters(call, e, workspace, layout), stream), "launch of prepare_kernel");
+  LaunchPrepare* const prepare = call.candidate != nullptr ? call.candidate->prepare : launch_prepare;
+  LaunchConvert* const convert = call.candidate != nullptr ? call.candidate->convert : launch_convert;
+  check_cuda(prepare(prepare_parameters(call, e, workspace, layout), stream), "launch of prepare_kernel");
   const std::int64_t items = std::int64_t{e.batch} * e.kv_heads * e.column_blocks;
   const bool any = items > 0 && s.rows > 0;
   if (any) {
@@ -250,13 +252,13 @@ void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stre
       return;
     }
   }
-  check_cuda(launch_convert({.extents = e,
-                             .bf16 = bf16,
-                             .tile_head_dim = head_dim,
-                             .scale = call.scale,
-                             .dq_sum = any ? at<float>(workspace, layout.dq_sum) : nullptr,
-                             .dq = strided(call.dq)},
-                            stream),
+  check_cuda(convert({.extents = e,
+                      .bf16 = bf16,
+                      .tile_head_dim = head_dim,
+                      .scale = call.scale,
+                      .dq_sum = any ? at<float>(workspace, layout.dq_sum) : nullptr,
+                      .dq = strided(call.dq)},
+                     stream),
              "launch of convert_kernel");
 }
 

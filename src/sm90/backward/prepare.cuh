@@ -26,6 +26,7 @@ struct PrepareParameters {
 
 inline constexpr std::int32_t counter_words = 4;
 
-cudaError_t launch_prepare(const PrepareParameters& parameters, cudaStream_t stream);
+using LaunchPrepare = cudaError_t(const PrepareParameters& parameters, cudaStream_t stream);
+LaunchPrepare launch_prepare;
 
 }  // namespace flashmask::sm90::backward_pass

@@ -9,6 +9,7 @@
 #include "sm90/backward/wait.cuh"
 #include "sm90/backward/work_list.cuh"
 #include "sm90/ptx/barrier.cuh"
+#include "sm90/ptx/grid.cuh"
 #include "sm90/ptx/shared_address.cuh"
 
 namespace flashmask::sm90::backward_pass {
@@ -27,7 +28,10 @@ __device__ __forceinline__ void draw_blocks(const MainParameters& p, SharedMemor
                          static_cast<std::uint32_t>(found.last_head));
     if constexpr (C.shared_front) memory.tiles[stage] = found.block < 0 ? 0 : block_tiles(p.extents, p.lists, found);
     ptx::mbarrier_arrive(ptx::shared_address(&memory.full_work[stage]));
-    if (found.block < 0) return;
+    if (found.block < 0) {
+      if constexpr (C.dependent_launch) ptx::launch_dependent_grids();
+      return;
+    }
     item = static_cast<std::int32_t>(gridDim.x + atomicAdd(p.counter, 1U));
   }
 }

@@ -89,11 +89,11 @@ inline constexpr std::uint32_t dq_warps = 4;
 /// What a block may use on sm_90.
 inline constexpr std::size_t shared_memory_limit = 232448;
 
-/// Per cent of an SM's shared memory (228 KB) that one block of `bytes`, and the 1 KB the system adds, needs. The rest
-/// of the 256 KB is L1 cache; the driver rounds up to 100, 132, 164, 196 or 228 KB.
+/// Per cent of an SM's shared memory (228 KB) to ask for where a block has `bytes`, to which the system adds 1 KB. The
+/// driver takes the next larger of 100, 132, 164, 196 and 228 KB and leaves the rest of 256 KB as L1 cache; rounded
+/// down, because a fraction above 164 or 196 would give the one after.
 constexpr int shared_memory_percent(std::size_t bytes) {
-  constexpr std::size_t all = std::size_t{228} << 10;
-  return static_cast<int>(((bytes + 1024) * 100 + all - 1) / all);
+  return static_cast<int>((bytes + 1024) * 100 / (std::size_t{228} << 10));
 }
 
 }  // namespace flashmask::sm90::backward_pass

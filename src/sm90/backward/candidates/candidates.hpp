@@ -18,18 +18,31 @@ inline constexpr BackwardConfig one_key_value{
 /// Sweeps of a head's CTAs stay together.
 inline constexpr BackwardConfig shared_front{
     .head_dim = 128, .bf16 = true, .accumulate_dq = true, .shared_front = true};
+/// One V buffer and the shared front.
+inline constexpr BackwardConfig one_value_shared_front{
+    .head_dim = 128, .bf16 = true, .accumulate_dq = true, .value_buffers = 1, .shared_front = true};
 /// The query heads of a group spread over CTAs where there are few column blocks.
 inline constexpr BackwardConfig split_groups{
     .head_dim = 128, .bf16 = true, .accumulate_dq = true, .split_groups = true};
 
-LaunchMain launch_one_value, launch_one_key_value, launch_shared_front, launch_split_groups;
+/// Prepare, main and convert overlap at their borders.
+inline constexpr BackwardConfig dependent_launch{
+    .head_dim = 128, .bf16 = true, .accumulate_dq = true, .dependent_launch = true};
+
+LaunchMain launch_dependent, launch_one_value, launch_one_value_shared_front, launch_one_key_value, launch_shared_front,
+    launch_split_groups;
 LaunchCombine launch_split_groups_combine;
+LaunchPrepare launch_prepare_dependent;
+LaunchConvert launch_convert_dependent;
 
 inline constexpr std::array candidates{
     Candidate{"one_value", one_value, launch_one_value},
     Candidate{"one_key_value", one_key_value, launch_one_key_value},
     Candidate{"shared_front", shared_front, launch_shared_front},
+    Candidate{"one_value_shared_front", one_value_shared_front, launch_one_value_shared_front},
     Candidate{"split_groups", split_groups, launch_split_groups, launch_split_groups_combine},
+    Candidate{"dependent_launch", dependent_launch, launch_dependent, nullptr, launch_prepare_dependent,
+              launch_convert_dependent},
 };
 
 /// nullptr: there is none of that name.
