@@ -219,7 +219,8 @@ void add_bench(CLI::App& parent, int& exit_code) {
       "  flashmask bench --workload pack:32768:0 --heads 2 --repeats 3 --json -\n"
       "  flashmask bench --backend sm90 --twelve --rows 32768 --heads 16 --json gpu.json   burst and sustained on a "
       "GPU\n"
-      "bench/peer_torch_cpu.py runs PyTorch on the same masks and fills the peer slots of the JSON.");
+      "bench/peer_torch_cpu.py and, on a GPU, bench/peers_gpu.py run PyTorch on the same masks and fill the peer "
+      "slots.");
   add_mask_options(*command, options->request);
   add_attention_options(*command, options->attention);
   add_tile_options(*command, options->tile);
