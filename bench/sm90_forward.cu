@@ -2,6 +2,8 @@
 //
 //   sm90_forward [--n 8192,32768] [--mask causal,document] [--workload histogram] [--head-dim 128] [--batch 4]
 //                [--heads 16] [--kv-heads 16] [--tile auto,192x80,192x64] [--bitmaps 0] [--sustained 1]
+//                [--mask-batch 4] [--mask-heads 16] [--sections 0,1]   matrices of the mask; whether their row
+//                                                tiles are drawn in sections of what L2 holds
 //                [--variant default,pack8_n80]   instances to compare (src/sm90/forward/candidates), or "all" that can
 //                                                run the call; --tile is for "default"
 //
@@ -31,6 +33,7 @@
 #include "format/workload.hpp"
 #include "sm90/device/query.hpp"
 #include "sm90/forward/candidates/candidates.hpp"
+#include "sm90/forward/section.hpp"
 #include "sm90/tile_map/device_map.hpp"
 #include "sm90/tile_map/host_map.hpp"
 
@@ -49,6 +52,8 @@ struct Options {
   std::vector<std::string> masks;
   std::vector<std::string> tiles{"auto"};  ///< auto: what choose_forward_tile() names
   std::vector<std::string> variants{"default"};
+  std::vector<std::string> sections{"0"};
+  std::int64_t mask_batch = 1, mask_heads = 1;
   std::string workload;  ///< documents of this generator instead of the public benchmark's
   std::int64_t head_dim = 128, heads = 0, kv_heads = 0, batch = 0;
   bool sustained = false;
@@ -74,6 +79,9 @@ Options parse(int argc, char** argv) {
     if (key == "--batch") o.batch = std::stoll(value);
     if (key == "--tile") o.tiles = split(value);
     if (key == "--variant") o.variants = split(value);
+    if (key == "--sections") o.sections = split(value);
+    if (key == "--mask-batch") o.mask_batch = std::stoll(value);
+    if (key == "--mask-heads") o.mask_heads = std::stoll(value);
     if (key == "--workload") o.workload = value;
     if (key == "--bitmaps") o.bitmaps = value != "0";
     if (key == "--sustained") o.sustained = value != "0";
@@ -115,7 +123,10 @@ __global__ void check_rows(const T* q, const T* k, const T* v, const T* out, con
     for (std::int64_t d = 0; d < s.head_dim; ++d) {
       dot += static_cast<double>(static_cast<float>(query[d])) * static_cast<double>(static_cast<float>(key[d]));
     }
-    const HiddenRows hidden{mask.lts[j], mask.lte[j], mask.uts[j], mask.ute[j]};
+    const std::int64_t matrix =
+        (mask.shape.batch == 1 ? 0 : b) * mask.shape.heads + h / (s.query_heads / mask.shape.heads);
+    const std::int64_t m = matrix * s.columns + j;
+    const HiddenRows hidden{mask.lts[m], mask.lte[m], mask.uts[m], mask.ute[m]};
     const double score = hidden.hides(static_cast<std::int32_t>(i)) ? -INFINITY : dot * scale;
     scores[j] = static_cast<float>(score);
     most = fmax(most, score);
@@ -274,6 +285,7 @@ using sm90::forward_pass::Candidate;
 struct Subject {
   TileShape tile;
   const Candidate* candidate = nullptr;
+  bool sections = false;  ///< of the matrices of its map
 
   [[nodiscard]] std::string_view name() const { return candidate == nullptr ? "default" : candidate->name; }
   [[nodiscard]] sm90::MapForm form() const { return candidate == nullptr ? sm90::MapForm{} : candidate->form(); }
@@ -315,6 +327,7 @@ void print_result(const AttentionShape& s, const std::string& name, const Column
   number("head_dim", s.head_dim), number("block_m", subject.tile.block_m), number("block_n", subject.tile.block_n);
   // Blocks in the map's row lists: ms / (blocks x block_n) of two tiles on one mask is the charge of one of them.
   number("blocks", static_cast<std::int64_t>(blocks));
+  std::printf(", \"sections\": %s", subject.sections ? "true" : "false");
   std::printf(", \"chosen\": %s", sm90::choose_forward_tile(mask, s.head_dim) == subject.tile ? "true" : "false");
   std::printf(", \"ms\": %.4f, \"build_ms\": %.4f, \"once_ms\": %.4f", t.ms, t.build_ms, t.once_ms);
   std::printf(", \"tflops_tile\": %.1f, \"tflops_element\": %.1f, \"once_tflops_tile\": %.1f", flop.first / t.ms * 1e-9,
@@ -326,6 +339,7 @@ void run_mask(const Options& o, Case& c, const std::string& name, const ColumnMa
   const DeviceMaskVectors vectors(mask.view());
   sm90::DeviceTileMap::Options map_options;
   map_options.form = subject.form();
+  if (subject.sections) map_options.section = sm90::forward_pass::matrices_a_section(c.shape, mask.shape());
   map_options.capacity = sm90::default_capacity(mask.shape(), subject.tile, std::int64_t{128} << 20, map_options.form);
   if (!o.bitmaps) map_options.capacity->bitmaps = 0;
   sm90::DeviceTileMap device_mask(mask.shape(), subject.tile, map_options);
@@ -359,13 +373,17 @@ void run_length(const Options& o, std::int64_t n, bool& first) {
   const std::int64_t batch = o.batch > 0 ? o.batch : std::max<std::int64_t>(32768 / n, 1);
   const std::int64_t heads = o.heads > 0 ? o.heads : (n > 65536 ? 8 : 16);
   Case c({batch, n, n, heads, o.kv_heads > 0 ? o.kv_heads : heads, o.head_dim});
-  const masks::BuilderOptions options = mask_options(o.workload, n);
+  masks::BuilderOptions options = mask_options(o.workload, n);
+  options.batch = o.mask_batch, options.mask_heads = o.mask_heads;
   for (const std::string& name : o.masks) {
     const ColumnMask mask = masks::build(name, options);
-    for (const Subject& subject : subjects(o, mask, c.shape)) {
-      std::printf(first ? "\n  " : ",\n  ");
-      first = false;
-      run_mask(o, c, name, mask, subject);
+    for (Subject subject : subjects(o, mask, c.shape)) {
+      for (const std::string& sections : o.sections) {
+        subject.sections = sections != "0";
+        std::printf(first ? "\n  " : ",\n  ");
+        first = false;
+        run_mask(o, c, name, mask, subject);
+      }
     }
   }
 }

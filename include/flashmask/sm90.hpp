@@ -80,6 +80,9 @@ void check_workspace(const void* workspace, void* stream);
 void validate(const ForwardArguments& arguments);
 /// Queues out and lse on the stream. Validates first; no allocation, no synchronisation; legal under graph capture.
 void forward(const ForwardArguments& arguments);
+/// The same for a mask that serves this call alone: refills `mask` from `vectors` on the call's stream and uses its map;
+/// arguments.map is ignored.
+void forward(ForwardArguments arguments, DeviceMask& mask, const MaskView& vectors);
 
 // ---- Backward (docs/backward.md) ----
 

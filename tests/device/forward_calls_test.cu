@@ -55,6 +55,16 @@ TEST(Forward, repeats_are_bitwise_equal) {
   }
 }
 
+TEST(Forward, a_call_that_brings_its_mask_equals_one_with_a_prebuilt_map) {
+  Call call = documents(1500);
+  sm90::forward(call.arguments);
+  const Result prebuilt = call.result();
+  sm90::DeviceMask mask(call.mask.shape(), sm90::forward_tile(128));
+  call.c.poison();
+  sm90::forward(call.arguments, mask, call.c.vectors.view());
+  expect_same(call.result(), prebuilt);
+}
+
 TEST(Forward, two_streams_at_once_equal_serial_calls) {
   Call a = documents(1500), b({2, 900, 900, 8, 2, 64}, named("causal", 900, 900, 2));
   sm90::forward(a.arguments);

@@ -88,11 +88,11 @@ DeviceVectors pointers(const DeviceMaskVectors& v) {
 }
 
 void build_and_compare(const RawMask& mask, TileShape tile, const MapCapacity& capacity, const std::string& what,
-                       const MapForm& form = {}) {
+                       const MapForm& form = {}, std::int32_t section = 0) {
   const DeviceMaskVectors vectors(mask.view());
-  DeviceTileMap map(mask.shape, tile, {.capacity = capacity, .form = form});
+  DeviceTileMap map(mask.shape, tile, {.capacity = capacity, .form = form, .section = section});
   map.refill(pointers(vectors), nullptr);
-  ASSERT_NO_FATAL_FAILURE(expect_equal(map, HostTileMap::build(mask.view(), tile, capacity, {}, form), what));
+  ASSERT_NO_FATAL_FAILURE(expect_equal(map, HostTileMap::build(mask.view(), tile, capacity, {}, form, section), what));
 }
 
 TileShape draw_tile(Random& random) {
@@ -141,7 +141,7 @@ TEST(DeviceTileMap, equals_the_host_mirror_bit_by_bit_in_every_form) {
         build_and_compare(mask, tile, capacity,
                           describe(n, shape, tile) + " packed " + std::to_string(form.packed_heads) + " units " +
                               std::to_string(form.column_units) + (form.rule == TileRule::exact ? " exact" : ""),
-                          form));
+                          form, static_cast<std::int32_t>(random.integer(0, 3))));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "flashmask/error.hpp"
 #include "flashmask/sm90.hpp"
 #include "sm90/forward/packing.hpp"
+#include "sm90/forward/section.hpp"
 #include "sm90/forward/ticket.hpp"
 #include "sm90/sync/wait_site.hpp"
 
@@ -97,6 +98,20 @@ void expect_spread() {
 TEST(Packing, the_bits_of_mask_rows_spread_over_their_heads) {
   expect_spread<1>(), expect_spread<2>(), expect_spread<4>(), expect_spread<8>();
   expect_spread<16>(), expect_spread<32>(), expect_spread<64>();
+}
+
+TEST(Section, holds_the_heads_whose_keys_and_values_fit_64_mib_for_any_mask) {
+  // 32768 columns, head_dim 128: 16 MiB of K and V a head, so 4 KV heads a section.
+  const AttentionShape mha{2, 32768, 32768, 16, 16, 128}, gqa{2, 32768, 32768, 64, 8, 128};
+  EXPECT_EQ(forward_pass::units_a_section(mha, 1), 4);
+  EXPECT_EQ(forward_pass::units_a_section(gqa, 1), 32);
+  EXPECT_EQ(forward_pass::units_a_section(gqa, 8), 4);
+  EXPECT_EQ(forward_pass::matrices_a_section(mha, {2, 1, 32768, 32768}), 1);  // a batch row has 16 heads
+  EXPECT_EQ(forward_pass::matrices_a_section(mha, {2, 16, 32768, 32768}), 4);
+  EXPECT_EQ(forward_pass::matrices_a_section(mha, {1, 16, 32768, 32768}), 2);  // each serves two batch rows
+  EXPECT_EQ(forward_pass::matrices_a_section(gqa, {2, 8, 32768, 32768}), 4);
+  EXPECT_EQ(forward_pass::matrices_a_section(gqa, {2, 64, 32768, 32768}), 32);
+  EXPECT_EQ(forward_pass::units_a_section({1, 8, 1 << 24, 4, 4, 128}, 1), 1);
 }
 
 TEST(LocalFirst, the_three_windows_visit_every_block_once_and_local_ones_first) {

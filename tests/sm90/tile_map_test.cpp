@@ -263,6 +263,52 @@ TEST(HostTileMap, every_list_is_ascending_and_every_order_a_permutation_with_the
   }
 }
 
+TEST(HostTileMap, sections_of_matrices_follow_one_another_and_each_has_its_heaviest_first) {
+  for (int n = 0; n < draws / 4; ++n) {
+    Random random(600000 + n);
+    const RawMask mask =
+        random_family_mask(random, {random.integer(1, 3), random.integer(1, 4), random_length(random, 900), 200});
+    const auto matrices = static_cast<std::int32_t>(mask.shape.batch * mask.shape.heads);
+    const auto section = static_cast<std::int32_t>(random.integer(1, matrices));
+    const TileShape tile = draw_tile(random);
+    const HostTileMap map = HostTileMap::build(mask.view(), tile, default_capacity(mask.shape, tile), {}, {}, section);
+    const TileMapView v = map.view();
+    std::set<std::int32_t> seen;
+    std::int64_t before = std::numeric_limits<std::int64_t>::max();
+    for (std::int32_t o = 0; o < matrices * v.row_tiles; ++o) {
+      const std::int32_t l = v.row_order[o];
+      const std::int32_t of = l / v.row_tiles / section;
+      ASSERT_EQ(of, o / (section * v.row_tiles)) << "draw " << n << " place " << o;
+      std::int64_t cost = 0;
+      for (std::int32_t r = v.row_run_begin[l]; r < v.row_run_begin[l] + v.row_run_count[l]; ++r) {
+        cost += v.row_runs[r].count * block_cost(v.row_runs[r].classes, TileCosts{});
+      }
+      if (o % (section * v.row_tiles) == 0) before = std::numeric_limits<std::int64_t>::max();
+      ASSERT_LE(cost, before) << "draw " << n << " place " << o;
+      before = cost;
+      seen.insert(l);
+    }
+    EXPECT_EQ(static_cast<std::int32_t>(seen.size()), matrices * v.row_tiles);
+  }
+}
+
+TEST(OrderRule, keys_keep_rows_sections_and_costs_apart_whatever_their_number) {
+  for (const std::int32_t matrices : {1, 2, 3, 64, 1000, 1 << 20})
+    for (const std::int32_t section : {0, 1, 3, 16}) {
+      const TileGrid grid = tile_grid(1 << 20, 1 << 20, {192, 80});
+      const OrderRule rule = order_rule(grid, TileCosts{}, matrices, section);
+      const std::int64_t most = std::int64_t{grid.column_blocks} * TileCosts{}.partial;
+      EXPECT_LT(rule.column_key(most), 1U << 31);
+      EXPECT_GE(rule.row_key(0, matrices - 1), 1U << 31);
+      if (section == 0 || matrices <= section) {
+        EXPECT_EQ(rule.sections, 1);
+      } else {
+        EXPECT_GT(rule.row_key(0, 0), rule.row_key(most, section)) << matrices << ' ' << section;
+      }
+      EXPECT_GT(rule.row_key(most, 0), rule.row_key(most / 2, 0)) << matrices << ' ' << section;
+    }
+}
+
 TEST(HostTileMap, a_causal_mask_costs_one_run_of_unmasked_blocks_and_its_diagonal) {
   RawMask mask({1, 1, 960, 960});
   for (std::int32_t j = 0; j < 960; ++j) mask.set(j, {960, 0, 0, j});

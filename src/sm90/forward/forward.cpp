@@ -6,6 +6,7 @@
 #include "flashmask/sm90.hpp"
 #include "sm90/cuda_check.hpp"
 #include "sm90/forward/launch.hpp"
+#include "sm90/forward/section.hpp"
 #include "sm90/layout/tensor_map.hpp"
 #include "sm90/sync/wait_site.hpp"
 
@@ -17,20 +18,9 @@ using forward_pass::ForwardConfig;
 using forward_pass::ForwardParameters;
 using forward_pass::Workspace;
 
-/// K and V of the heads of a section should stay near L2's size: 16 heads instead of 4 at 32768 lost 6%, 64 instead of
-/// 16 at 8192 3%.
-constexpr std::int64_t section_bytes = std::int64_t{64} << 20;
-
 ForwardConfig configure(const ForwardArguments& a) {
   return forward_pass::config_of({a.map->block_m, a.map->block_n}, a.shape.head_dim,
                                  a.q.dtype == DType::bf16 ? Element::bf16 : Element::f16, a.arrival.has_value());
-}
-
-std::int32_t section_of(const AttentionShape& s, std::int64_t packed_heads) {
-  const std::int64_t bytes_a_head = std::max<std::int64_t>(s.columns * s.head_dim * 4, 1);
-  const std::int64_t kv_heads = std::max<std::int64_t>(section_bytes / bytes_a_head, 1);
-  const std::int64_t heads = std::min(kv_heads * (s.query_heads / s.kv_heads), s.batch * s.query_heads);
-  return static_cast<std::int32_t>(heads / packed_heads);
 }
 
 forward_pass::ChunkProgress describe_arrival(const ChunkArrival& arrival, const ForwardConfig& config) {
@@ -80,7 +70,7 @@ ForwardParameters describe(const ForwardArguments& a, const ForwardConfig& confi
   p.query_heads_per_kv_head = static_cast<std::int32_t>(s.query_heads / s.kv_heads / config.packed_heads);
   p.query_heads_per_mask_head = static_cast<std::int32_t>(s.query_heads / a.map->heads / config.packed_heads);
   p.units = static_cast<std::int32_t>(s.batch) * p.query_heads;
-  p.units_a_section = section_of(s, config.packed_heads);
+  p.units_a_section = forward_pass::units_a_section(s, config.packed_heads);
   p.tickets = p.units * a.map->row_tiles;
   return p;
 }
@@ -141,6 +131,13 @@ void forward(const ForwardArguments& arguments) {
   validate(arguments);
   const ForwardConfig config = configure(arguments);
   forward_pass::launch(arguments, config, instance(config));
+}
+
+void forward(ForwardArguments arguments, DeviceMask& mask, const MaskView& vectors) {
+  arguments.map = &mask.view();
+  validate(arguments);  // before the refill is queued
+  mask.refill(vectors, arguments.stream);
+  forward(arguments);
 }
 
 }  // namespace flashmask::sm90

@@ -5,9 +5,14 @@
 
 #include <cstdint>
 
-#include "flashmask/sm90.hpp"
 #include "sm90/forward/config.hpp"
 #include "sm90/forward/parameters.hpp"
+
+namespace flashmask::sm90 {
+
+struct ForwardArguments;
+
+}  // namespace flashmask::sm90
 
 namespace flashmask::sm90::forward_pass {
 

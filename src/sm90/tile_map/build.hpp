@@ -26,7 +26,8 @@ struct BuildArrays {
   TileGrid grid;
   MapCapacity capacity;
   TileCosts costs;
-  std::int32_t matrices, cost_shift;
+  std::int32_t matrices;
+  OrderRule order_rule;
   DeviceVectors raw;
   std::int32_t *lts, *lte, *uts, *ute;
   BlockBounds* bounds;        ///< [matrix][padded unit]; a unit is a column block unless the form says otherwise

@@ -90,7 +90,8 @@ DeviceTileMap::DeviceTileMap(const MaskShape& mask, TileShape tile, const Option
     : shape_(mask),
       grid_(grid_of(mask, tile, options.form)),
       capacity_(options.capacity.value_or(default_capacity(mask, tile, default_bitmap_bytes, options.form))),
-      costs_(options.costs) {
+      costs_(options.costs),
+      section_(options.section) {
   check_capacity(capacity_);
   core::check(costs_.partial > 0 && costs_.unmasked > 0 && costs_.partial < (1 << 30) && costs_.unmasked < (1 << 30),
               "tile costs must be in (0, 2^30), got partial {}, unmasked {}", costs_.partial, costs_.unmasked);
@@ -142,7 +143,7 @@ void DeviceTileMap::refill(const DeviceVectors& vectors, CUstream_st* stream) {
   const std::int64_t matrices = shape_.batch * shape_.heads;
   lay_out(memory_, grid_, matrices, capacity_, sort_bytes_, a, sort);
   a.grid = grid_, a.capacity = capacity_, a.costs = costs_, a.matrices = static_cast<std::int32_t>(matrices);
-  a.cost_shift = cost_shift(grid_, costs_), a.raw = vectors;
+  a.order_rule = order_rule(grid_, costs_, a.matrices, section_), a.raw = vectors;
   if (list_count(shape_, grid_) > 0) queue_build(a, sort, stream);
 }
 

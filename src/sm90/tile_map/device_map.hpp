@@ -31,6 +31,9 @@ class DeviceTileMap {
     std::optional<MapCapacity> capacity;  ///< default_capacity() when absent
     TileCosts costs{};                    ///< what the cost order ranks by
     MapForm form{};
+    /// Matrices (batch x mask heads) whose row tiles are drawn before those of the next ones: as many as have K and V
+    /// in L2. 0: one order over all.
+    std::int32_t section = 0;
     /// bytes() of device memory, 256-byte aligned, that outlives the map; null: allocated and owned.
     void* memory = nullptr;
   };
@@ -62,6 +65,7 @@ class DeviceTileMap {
   TileGrid grid_{};
   MapCapacity capacity_;
   TileCosts costs_;
+  std::int32_t section_;
   TileMapView view_{};
   std::size_t bytes_ = 0;
   std::size_t sort_bytes_ = 0;

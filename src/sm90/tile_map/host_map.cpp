@@ -10,12 +10,11 @@ namespace {
 
 constexpr std::int64_t int32_most = 2147483647;
 
-/// Flat list indices, heaviest first, ties in ascending order: what a stable radix sort gives.
-std::vector<std::int32_t> heaviest_first(const std::vector<std::int64_t>& costs, std::int32_t shift) {
-  std::vector<std::int32_t> order(costs.size());
+/// Flat list indices by descending key, ties in ascending order: what a stable radix sort gives.
+std::vector<std::int32_t> descending(const std::vector<std::uint32_t>& keys) {
+  std::vector<std::int32_t> order(keys.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int32_t a, std::int32_t b) { return costs[a] >> shift > costs[b] >> shift; });
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) { return keys[a] > keys[b]; });
   return order;
 }
 
@@ -155,7 +154,7 @@ void HostTileMap::build_rows() {
   const std::int64_t lists = shape_.batch * shape_.heads * grid_.row_tiles;
   row_runs_.resize(static_cast<std::size_t>(capacity_.row_runs + lists));
   row_begin_.resize(static_cast<std::size_t>(lists)), row_count_.resize(static_cast<std::size_t>(lists));
-  std::vector<std::int64_t> costs;
+  std::vector<std::uint32_t> keys;
   std::int64_t run_offset = 0, bitmap_offset = 0;
   for (std::int64_t l = 0; l < lists; ++l) {
     const std::int64_t matrix = l / grid_.row_tiles;
@@ -178,16 +177,16 @@ void HostTileMap::build_rows() {
     counts_.row_blocks_visited += list.visited, counts_.partial_blocks += list.partial_blocks, counts_.runs += n;
     counts_.bitmap_blocks += bitmaps_fit ? list.partial_blocks : 0, counts_.fallback_lists += !at.fits;
     run_offset += n, bitmap_offset += list.partial_blocks;
-    costs.push_back(list.cost);
+    keys.push_back(order_rule_.row_key(list.cost, static_cast<std::int32_t>(matrix)));
   }
-  row_order_ = heaviest_first(costs, cost_shift(grid_, costs_));
+  row_order_ = descending(keys);
 }
 
 void HostTileMap::build_columns() {
   const std::int64_t lists = shape_.batch * shape_.heads * grid_.column_blocks;
   column_runs_.resize(static_cast<std::size_t>(capacity_.column_runs + lists));
   column_begin_.resize(static_cast<std::size_t>(lists)), column_count_.resize(static_cast<std::size_t>(lists));
-  std::vector<std::int64_t> costs;
+  std::vector<std::uint32_t> keys;
   std::int64_t offset = 0;
   for (std::int64_t l = 0; l < lists; ++l) {
     const List list = scan_list(l / grid_.column_blocks, -1, static_cast<std::int32_t>(l % grid_.column_blocks));
@@ -201,13 +200,13 @@ void HostTileMap::build_columns() {
     }
     counts_.column_blocks_visited += list.visited, counts_.runs += n, counts_.fallback_lists += !at.fits;
     offset += n;
-    costs.push_back(list.cost);
+    keys.push_back(order_rule_.column_key(list.cost));
   }
-  column_order_ = heaviest_first(costs, cost_shift(grid_, costs_));
+  column_order_ = descending(keys);
 }
 
 HostTileMap HostTileMap::build(const MaskView& mask, TileShape shape, const MapCapacity& capacity,
-                               const TileCosts& costs, const MapForm& form) {
+                               const TileCosts& costs, const MapForm& form, std::int32_t section) {
   check_map_shape(mask.shape, shape, form);
   HostTileMap map;
   map.grid_ =
@@ -215,6 +214,8 @@ HostTileMap HostTileMap::build(const MaskView& mask, TileShape shape, const MapC
   map.shape_ = mask.shape;
   map.capacity_ = capacity;
   map.costs_ = costs;
+  map.order_rule_ =
+      order_rule(map.grid_, costs, static_cast<std::int32_t>(mask.shape.batch * mask.shape.heads), section);
   map.prepare(mask);
   map.build_rows();
   map.build_columns();

@@ -25,7 +25,7 @@ class HostTileMap {
   /// `mask` in host memory, any int32 values (canonical form is taken here). Throws invalid_argument as
   /// check_map_shape.
   static HostTileMap build(const MaskView& mask, TileShape shape, const MapCapacity& capacity,
-                           const TileCosts& costs = {}, const MapForm& form = {});
+                           const TileCosts& costs = {}, const MapForm& form = {}, std::int32_t section = 0);
 
   /// Pointers into this object; valid as long as it is neither changed nor destroyed.
   [[nodiscard]] TileMapView view() const;
@@ -43,6 +43,7 @@ class HostTileMap {
   MaskShape shape_;
   MapCapacity capacity_;
   TileCosts costs_;
+  OrderRule order_rule_;
   MapCounts counts_;
   std::vector<BlockBounds> bounds_;  ///< [matrix][padded unit]
   std::vector<std::int32_t> lts_, lte_, uts_, ute_;

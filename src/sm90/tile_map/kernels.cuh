@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(list_threads, 8) measure_lists(BuildArrays a) 
   if (lane != 0) return;
   const std::int64_t cost = size.partial_blocks * a.costs.partial + unmasked_blocks * a.costs.unmasked;
   a.sizes[l] = size;
-  a.keys[l] = static_cast<std::uint32_t>(cost >> a.cost_shift) | (walk.is_row ? 1U << 31 : 0U);
+  a.keys[l] = walk.is_row ? a.order_rule.row_key(cost, walk.matrix) : a.order_rule.column_key(cost);
   a.list_numbers[l] = walk.number;
 }
 

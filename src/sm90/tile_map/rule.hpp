@@ -196,13 +196,34 @@ struct Placement {
   return {capacity + list, 1, false};
 }
 
-/// Right shift that brings every possible list cost below 2^31 (a sort key keeps one bit for the kind of list).
-[[nodiscard]] constexpr std::int32_t cost_shift(const TileGrid& grid, const TileCosts& costs) {
+/// What the cost order sorts by, descending: rows before columns; rows by section of matrices, whose K and V then stay
+/// in L2 together; then cost, whose low bits go where 31 bits do not hold it.
+struct OrderRule {
+  std::int32_t section = 1;   ///< matrices a section of the row order
+  std::int32_t sections = 1;  ///< in all
+  std::int32_t section_shift = 31;
+  std::int32_t cost_shift = 0;
+
+  [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t row_key(std::int64_t cost, std::int32_t matrix) const {
+    const auto later = static_cast<std::uint32_t>(sections - 1 - matrix / section);
+    return 1U << 31 | (sections == 1 ? 0U : later << section_shift) | static_cast<std::uint32_t>(cost >> cost_shift);
+  }
+  [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t column_key(std::int64_t cost) const {
+    return static_cast<std::uint32_t>(cost >> cost_shift);
+  }
+};
+
+/// `section`: matrices that are drawn before the next ones begin; 0: all at once.
+[[nodiscard]] constexpr OrderRule order_rule(const TileGrid& grid, const TileCosts& costs, std::int32_t matrices,
+                                             std::int32_t section) {
+  OrderRule rule;
+  rule.section = section > 0 && section < matrices ? section : matrices > 0 ? matrices : 1;
+  rule.sections = matrices > 0 ? (matrices + rule.section - 1) / rule.section : 1;
+  while ((std::int64_t{1} << (31 - rule.section_shift)) < rule.sections) --rule.section_shift;
   const std::int64_t longest = grid.row_tiles > grid.column_blocks ? grid.row_tiles : grid.column_blocks;
   std::int64_t most = longest * (costs.partial > costs.unmasked ? costs.partial : costs.unmasked);
-  std::int32_t shift = 0;
-  for (; most >= (std::int64_t{1} << 31); most >>= 1) ++shift;
-  return shift;
+  for (; most >= (std::int64_t{1} << rule.section_shift); most >>= 1) ++rule.cost_shift;
+  return rule;
 }
 
 /// HiddenRows::hides as one expression without short cuts: as branches they cost three times the comparisons.
