@@ -13,6 +13,7 @@
 #include "sm90/backward/shared_memory.hpp"
 #include "sm90/backward/split.hpp"
 #include "sm90/backward/sweep.hpp"
+#include "sm90/backward/tail.hpp"
 #include "sm90/backward/visibility.hpp"
 #include "sm90/backward/work_list.hpp"
 #include "support/random_mask.hpp"
@@ -248,6 +249,58 @@ TEST(BackwardLayout, sums_of_parts_fill_their_workspace_without_overlap) {
   }
   EXPECT_EQ(static_cast<std::int64_t>(offsets.size()) * 4, part_floats(e, head_dim));
   EXPECT_EQ(*offsets.rbegin() + 4, part_floats(e, head_dim));
+}
+
+TEST(BackwardLayout, slices_of_the_last_blocks_have_every_tile_once) {
+  Random random(5);
+  for (int n = 0; n < 2000; ++n) {
+    const Extents e = random_extents(random);
+    const RandomLists lists(random, e);
+    const std::int32_t blocks = work_items(e);
+    const Tail tail{static_cast<std::int32_t>(random.integer(0, blocks)),
+                    static_cast<std::int32_t>(random.integer(1, 9))};
+    std::set<std::tuple<std::int32_t, std::int32_t, std::int32_t>> seen;  // (block item, head, tile)
+    std::set<std::int32_t> parts;
+    std::int64_t want = 0;
+    for (std::int32_t item = 0; item < blocks; ++item) {
+      want += block_tiles(e, lists.view(), work_block(e, lists.view(), item));
+    }
+    for (std::int32_t item = 0; item < tail.items(blocks); ++item) {
+      const WorkBlock w = work_block(e, lists.view(), tail.block(item));
+      const std::int32_t tiles = block_tiles(e, lists.view(), w);
+      const std::int32_t part = tail.part(item);
+      if (part >= 0) {
+        ASSERT_TRUE(parts.insert(part).second);
+        ASSERT_EQ(part / tail.slices, tail.block(item) - tail.whole);  // as combine_tail_kernel finds them
+      }
+      const TileRange range = part < 0 ? TileRange{0, tiles} : slice_of(tiles, part % tail.slices, tail.slices);
+      const std::uint32_t start = range.first == 0 ? 0 : tile_position(e, lists.view(), w, range.first);
+      std::int32_t visited = 0;
+      sweep(e, lists.view(), w, range.count, start, [&](std::int32_t head, std::int32_t tile, bool, bool last) {
+        ASSERT_TRUE(seen.emplace(tail.block(item), head, tile).second) << "draw " << n << " item " << item;
+        ASSERT_EQ(last, ++visited == range.count);
+      });
+      ASSERT_EQ(visited, range.count);
+    }
+    ASSERT_EQ(static_cast<std::int64_t>(seen.size()), want) << "draw " << n;
+    ASSERT_EQ(tail_floats(tail, blocks, 64), static_cast<std::int64_t>(parts.size()) * 4 * 64 * 64);
+  }
+}
+
+TEST(BackwardLayout, a_tail_is_cut_only_where_that_shortens_the_last_wave) {
+  for (std::int32_t blocks = 1; blocks < 1200; ++blocks) {
+    const Tail tail = best_tail(blocks, 132);
+    const std::int32_t left = blocks - tail.whole;
+    ASSERT_TRUE(left == 0 || left == blocks % 132) << blocks;
+    if (left == 0) continue;
+    const std::int32_t waves = (left * tail.slices + 131) / 132;
+    ASSERT_LT(waves, tail.slices) << blocks;  // in slices; a whole block is tail.slices of them
+  }
+  const Tail none = best_tail(132 * 31, 132);
+  EXPECT_EQ(none.whole, 132 * 31);
+  const Tail four = best_tail(4096, 132);  // 8192 rows, batch 4, 16 heads: 4 blocks on 132 processors
+  EXPECT_EQ(four.whole, 4092);
+  EXPECT_GE(four.slices, 16);
 }
 
 template <BackwardConfig C>

@@ -13,6 +13,7 @@
 #include "sm90/backward/parameters.hpp"
 #include "sm90/backward/shared_memory.hpp"
 #include "sm90/backward/split.hpp"
+#include "sm90/backward/tail.hpp"
 #include "sm90/backward/visibility.hpp"
 #include "sm90/backward/wait.cuh"
 #include "sm90/layout/descriptor.hpp"
@@ -192,6 +193,15 @@ struct Columns {
       store_part<C>(sums, dv);
       store_part<C>(sums + part_floats(p.extents, C.head_dim), dk);
       return;
+    }
+    if constexpr (C.split_tail) {
+      const std::int32_t part = memory.part[slot];
+      if (part >= 0) {
+        float* const sums = p.part_sums + tail_offset(part, static_cast<std::int32_t>(group), C.head_dim);
+        store_part<C>(sums, dv);
+        store_part<C>(sums + 2 * 64 * C.head_dim, dk);
+        return;
+      }
     }
     const std::int32_t column = place.block * block_columns + static_cast<std::int32_t>(group) * 64;
     Destination to{p.dv.at(place.batch, column, place.kv_head), p.dv.position_stride, p.extents.columns - column,

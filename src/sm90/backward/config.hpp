@@ -29,6 +29,8 @@ struct BackwardConfig {
   bool split_groups = false;
   /// Prepare, main and convert are launched dependently: each begins while the last blocks of the one before it run.
   bool dependent_launch = false;
+  /// The last blocks of a call are cut by rows (tail.hpp).
+  bool split_tail = false;
 
   [[nodiscard]] constexpr std::int32_t halves() const { return head_dim / 64; }
   /// Bytes of `rows` rows of one head in shared memory.
@@ -56,6 +58,7 @@ struct CheckedConfig {
   static_assert(C.key_buffers == 1 || C.key_buffers == 2, "K has one buffer or two");
   static_assert(C.value_buffers == 1 || C.value_buffers == 2, "V has one buffer or two");
   static_assert(C.key_buffers >= C.value_buffers, "V is free before K: two of V beside one of K wait for nothing");
+  static_assert(!C.split_tail || !(C.shared_front || C.split_groups), "a slice has a start and sums of its own");
   static constexpr BackwardConfig value = C;
 };
 

@@ -28,7 +28,7 @@ LaunchMain launch_d128_bf16, launch_d128_f16, launch_d64_bf16, launch_d64_f16;
 LaunchMain launch_d128_bf16_deterministic, launch_d128_f16_deterministic, launch_d64_bf16_deterministic,
     launch_d64_f16_deterministic;
 
-/// Queue the sums of parts (split groups).
+/// Queue the sums of parts.
 using LaunchCombine = cudaError_t(const CombineParameters& parameters, cudaStream_t stream);
 
 /// Another instance than a call's default one, with what else of the call depends on it. Compiled only into programs
@@ -37,7 +37,7 @@ struct Candidate {
   const char* name;
   BackwardConfig config;
   LaunchMain* launch_main;
-  LaunchCombine* launch_combine = nullptr;  ///< with split groups
+  LaunchCombine* launch_combine = nullptr;  ///< with split groups or a split tail
   LaunchPrepare* prepare = launch_prepare;  ///< of its own with dependent launches, as the next
   LaunchConvert* convert = launch_convert;
 };

@@ -96,6 +96,14 @@ std::int32_t parts_of_call(const BackwardCall& call) {
   return parts_of(s.batch * s.kv_heads * ceil_div(s.columns, block_columns), group, multiprocessors());
 }
 
+/// How the last blocks of the call are cut.
+Tail tail_of_call(const BackwardCall& call) {
+  const AttentionShape& s = call.shape;
+  const auto blocks = static_cast<std::int32_t>(s.batch * s.kv_heads * ceil_div(s.columns, block_columns));
+  const bool cut = call.candidate != nullptr && call.candidate->config.split_tail;
+  return cut ? best_tail(blocks, multiprocessors()) : Tail{blocks, 1};
+}
+
 /// How work_block() deals out the column blocks.
 struct Dealing {
   std::int32_t section_heads, phases;
@@ -164,6 +172,7 @@ MainParameters main_parameters(const BackwardCall& call, const Extents& e, std::
   p.front = at<std::uint32_t>(workspace, layout.front);
   p.part_sums = at<float>(workspace, layout.part_sums);
   p.parts = e.kv_heads / static_cast<std::int32_t>(s.kv_heads);
+  p.tail = tail_of_call(call);
   return p;
 }
 
@@ -173,6 +182,7 @@ CombineParameters combine_parameters(const BackwardCall& call, const MainParamet
           .signal = call.signal,
           .part_sums = main.part_sums,
           .parts = main.parts,
+          .tail = main.tail,
           .dk = main.dk,
           .dv = main.dv,
           .scale = call.scale};
@@ -224,6 +234,10 @@ WorkspaceLayout workspace_layout(const BackwardCall& call) {
   }
   layout.part_sums = layout.bytes;
   if (splits_groups(call)) layout.bytes += static_cast<std::size_t>(2 * 4 * part_floats(e, tile_head_dim(call.shape)));
+  if (call.candidate->config.split_tail) {
+    layout.bytes += static_cast<std::size_t>(
+        4 * tail_floats(tail_of_call(call), work_items(extents_of(call.shape, call.map)), tile_head_dim(call.shape)));
+  }
   return layout;
 }
 
@@ -240,11 +254,11 @@ void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stre
   const bool any = items > 0 && s.rows > 0;
   if (any) {
     const std::int32_t processors = multiprocessors();
-    const std::int32_t parts = parts_of_call(call);
-    const MainParameters p = main_parameters(call, split_extents(e, parts), processors, workspace, layout);
-    const auto blocks = static_cast<std::int32_t>(std::min<std::int64_t>(processors, items * parts));
-    check_cuda(main_kernel_of(call)(p, blocks, stream), "launch of main_kernel");
-    if (splits_groups(call)) {
+    const MainParameters p =
+        main_parameters(call, split_extents(e, parts_of_call(call)), processors, workspace, layout);
+    const std::int32_t work = std::max(work_items(p.extents), p.tail.items(static_cast<std::int32_t>(items)));
+    check_cuda(main_kernel_of(call)(p, std::min(processors, work), stream), "launch of main_kernel");
+    if (call.candidate != nullptr && call.candidate->launch_combine != nullptr) {
       check_cuda(call.candidate->launch_combine(combine_parameters(call, p), stream), "launch of combine_kernel");
     }
     if (call.deterministic) {

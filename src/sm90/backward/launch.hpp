@@ -41,7 +41,8 @@ struct BackwardCall {
 ///   intervals  16 bytes a column (of whole blocks of 128) and mask head
 ///   dq_sum     float32 dQ, rows rounded up to 64 and head_dim to 64 or 128; absent in deterministic mode
 ///   front      4 bytes a batch row and KV head, with a shared front
-///   part_sums  float32 dV and dK of every part of a group, columns rounded up to 128; with split groups
+///   part_sums  float32 dV and dK, columns rounded up to 128, of every part of a group, or of every slice of the tail;
+///              with split groups or a split tail
 struct WorkspaceLayout {
   std::size_t counters, stats, intervals, dq_sum, front, part_sums, bytes;
 };

@@ -119,12 +119,16 @@ struct Loader {
     return p.front + current().batch * p.extents.kv_heads + current().kv_head;
   }
 
-  /// The tiles of the whole group, from the front on.
+  /// The tiles of the whole group from the front on, or those of the slice.
   __device__ void sweep_block() {
+    const std::uint32_t slot = blocks % Memory::stages;
     std::uint32_t first = tile_flag::first;
-    sweep(p.extents, p.lists, current(), memory.tiles[blocks % Memory::stages], ptx::load_volatile(front()),
+    sweep(p.extents, p.lists, current(), memory.tiles[slot],
+          C.split_tail ? memory.start[slot] : ptx::load_volatile(front()),
           [&](std::int32_t head, std::int32_t tile, bool partial, bool last) {
-            if (tiles % front_step == 0) ptx::store_volatile(front(), head * p.extents.row_tiles + tile);
+            if (C.shared_front && tiles % front_step == 0) {
+              ptx::store_volatile(front(), head * p.extents.row_tiles + tile);
+            }
             load_tile(current().kv_head * p.extents.group() + head, tile,
                       (partial ? tile_flag::partial : 0U) | first | (last ? tile_flag::last : 0U));
             first = 0;
@@ -135,7 +139,7 @@ struct Loader {
     for (;; ++blocks) {
       wait_for(ptx::shared_address(&memory.full_work[blocks % Memory::stages]), blocks / Memory::stages & 1U, p.error);
       if (current().block < 0) break;
-      if constexpr (C.shared_front) {
+      if constexpr (C.shared_front || C.split_tail) {
         sweep_block();
       } else {
         std::uint32_t first = tile_flag::first;

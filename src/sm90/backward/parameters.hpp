@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "sm90/backward/tail.hpp"
 #include "sm90/backward/work_list.hpp"
 #include "sm90/tile_map/view.hpp"
 
@@ -47,6 +48,7 @@ struct MainParameters {
   std::uint32_t* front;  ///< of every (batch, KV head), where a CTA of the head is; with a shared front
   float* part_sums;      ///< dV, then dK of every part; with split groups, whose `extents` have a KV head a part
   std::int32_t parts;    ///< KV heads of `extents` to a real one
+  Tail tail;             ///< with a split tail
 };
 
 /// What combine.cuh takes: see MainParameters.
@@ -56,6 +58,7 @@ struct CombineParameters {
   ChunkSignal signal;
   const float* part_sums;
   std::int32_t parts;
+  Tail tail;
   StridedTensor dk, dv;
   float scale;
 };

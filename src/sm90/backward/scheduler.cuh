@@ -6,6 +6,7 @@
 
 #include "sm90/backward/shared_memory.hpp"
 #include "sm90/backward/sweep.hpp"
+#include "sm90/backward/tail.hpp"
 #include "sm90/backward/wait.cuh"
 #include "sm90/backward/work_list.cuh"
 #include "sm90/ptx/barrier.cuh"
@@ -14,12 +15,34 @@
 
 namespace flashmask::sm90::backward_pass {
 
+/// As next_block(), with the last blocks cut: draws items until one has a tile, and says which tiles in the slot.
+template <BackwardConfig C>
+__device__ __forceinline__ WorkBlock next_slice(const MainParameters& p, std::int32_t item, TileRange& range,
+                                                std::int32_t& part) {
+  const std::int32_t items = p.tail.items(work_items(p.extents));
+  for (; item < items; item = static_cast<std::int32_t>(gridDim.x + atomicAdd(p.counter, 1U))) {
+    const WorkBlock w = work_block(p.extents, p.lists, p.tail.block(item));
+    part = p.tail.part(item);
+    range = {0, block_tiles(p.extents, p.lists, w)};
+    if (part >= 0) range = slice_of(range.count, part % p.tail.slices, p.tail.slices);
+    if (range.count > 0) return w;
+  }
+  return {0, 0, -1, -1};
+}
+
 template <BackwardConfig C>
 __device__ __forceinline__ void draw_blocks(const MainParameters& p, SharedMemory<C>& memory) {
   constexpr std::uint32_t stages = SharedMemory<C>::stages;
   auto item = static_cast<std::int32_t>(blockIdx.x);
   for (std::uint32_t drawn = 0;; ++drawn) {
-    const WorkBlock found = next_block(p, item);
+    WorkBlock found;
+    TileRange range{0, 0};
+    std::int32_t part = -1;
+    if constexpr (C.split_tail) {
+      found = next_slice<C>(p, item, range, part);
+    } else {
+      found = next_block(p, item);
+    }
     // The columns read the slot until they have written dK and dV.
     const std::uint32_t stage = drawn % stages;
     wait_for(ptx::shared_address(&memory.empty_work[stage]), (drawn / stages & 1U) ^ 1U, p.error);
@@ -27,6 +50,11 @@ __device__ __forceinline__ void draw_blocks(const MainParameters& p, SharedMemor
                          static_cast<std::uint32_t>(found.kv_head), static_cast<std::uint32_t>(found.block),
                          static_cast<std::uint32_t>(found.last_head));
     if constexpr (C.shared_front) memory.tiles[stage] = found.block < 0 ? 0 : block_tiles(p.extents, p.lists, found);
+    if constexpr (C.split_tail) {
+      memory.tiles[stage] = range.count;
+      memory.start[stage] = range.first == 0 ? 0 : tile_position(p.extents, p.lists, found, range.first);
+      memory.part[stage] = part;
+    }
     ptx::mbarrier_arrive(ptx::shared_address(&memory.full_work[stage]));
     if (found.block < 0) {
       if constexpr (C.dependent_launch) ptx::launch_dependent_grids();

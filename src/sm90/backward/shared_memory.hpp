@@ -80,8 +80,10 @@ struct SharedMemory {
   std::uint64_t full_q[stages], empty_q[stages];
   std::uint64_t full_dout[stages], empty_dout[stages];
   std::uint64_t full_ds[stages], empty_ds[stages];
-  std::uint64_t empty_v;       ///< with one V buffer
-  std::int32_t tiles[stages];  ///< with a shared front: of the block in the work slot
+  std::uint64_t empty_v;        ///< with one V buffer
+  std::int32_t tiles[stages];   ///< with a shared front or a split tail: of the block, or slice, in the work slot
+  std::uint32_t start[stages];  ///< with a split tail: where its tiles begin
+  std::int32_t part[stages];    ///< with a split tail: Tail::part of it
 };
 
 inline constexpr std::uint32_t column_warps = 8;

@@ -25,13 +25,16 @@ inline constexpr BackwardConfig one_value_shared_front{
 inline constexpr BackwardConfig split_groups{
     .head_dim = 128, .bf16 = true, .accumulate_dq = true, .split_groups = true};
 
+/// The last blocks cut by rows.
+inline constexpr BackwardConfig split_tail{.head_dim = 128, .bf16 = true, .accumulate_dq = true, .split_tail = true};
+
 /// Prepare, main and convert overlap at their borders.
 inline constexpr BackwardConfig dependent_launch{
     .head_dim = 128, .bf16 = true, .accumulate_dq = true, .dependent_launch = true};
 
 LaunchMain launch_dependent, launch_one_value, launch_one_value_shared_front, launch_one_key_value, launch_shared_front,
-    launch_split_groups;
-LaunchCombine launch_split_groups_combine;
+    launch_split_groups, launch_split_tail;
+LaunchCombine launch_split_groups_combine, launch_split_tail_combine;
 LaunchPrepare launch_prepare_dependent;
 LaunchConvert launch_convert_dependent;
 
@@ -41,6 +44,7 @@ inline constexpr std::array candidates{
     Candidate{"shared_front", shared_front, launch_shared_front},
     Candidate{"one_value_shared_front", one_value_shared_front, launch_one_value_shared_front},
     Candidate{"split_groups", split_groups, launch_split_groups, launch_split_groups_combine},
+    Candidate{"split_tail", split_tail, launch_split_tail, launch_split_tail_combine},
     Candidate{"dependent_launch", dependent_launch, launch_dependent, nullptr, launch_prepare_dependent,
               launch_convert_dependent},
 };
