@@ -31,6 +31,7 @@
 #include "flashmask/sm90.hpp"
 #include "flashmask/tile.hpp"
 #include "format/workload.hpp"
+#include "forward_rows.cuh"
 #include "sm90/device/query.hpp"
 #include "sm90/forward/candidates/candidates.hpp"
 #include "sm90/forward/section.hpp"
@@ -96,63 +97,6 @@ Options parse(int argc, char** argv) {
 masks::BuilderOptions mask_options(const std::string& workload, std::int64_t n) {
   const std::string spec = workload.empty() ? "pack:" + std::to_string(n) + ":0" : workload;
   return format::builder_options(format::generate(spec, {.rows = n}));
-}
-
-/// One CTA per sampled (batch, head, row): largest error of out over the row and error of lse, in float64.
-__global__ void check_rows(const T* q, const T* k, const T* v, const T* out, const float* lse, AttentionShape s,
-                           MaskView mask, const std::int64_t* samples, double* errors) {
-  extern __shared__ float scores[];
-  __shared__ double partial[128];
-  const std::int64_t flat = samples[blockIdx.x];
-  const std::int64_t i = flat % s.rows, h = flat / s.rows % s.query_heads, b = flat / s.rows / s.query_heads;
-  const std::int64_t kv = h / (s.query_heads / s.kv_heads);
-  const double scale = 1 / sqrt(static_cast<double>(s.head_dim));
-  const T* query = q + ((b * s.rows + i) * s.query_heads + h) * s.head_dim;
-  const auto reduce = [&](double x, bool maximum) {
-    __syncthreads();
-    partial[threadIdx.x] = x;
-    __syncthreads();
-    double all = partial[0];
-    for (int t = 1; t < 128; ++t) all = maximum ? fmax(all, partial[t]) : all + partial[t];
-    return all;
-  };
-  double most = -INFINITY;
-  for (std::int64_t j = threadIdx.x; j < s.columns; j += 128) {
-    const T* key = k + ((b * s.columns + j) * s.kv_heads + kv) * s.head_dim;
-    double dot = 0;
-    for (std::int64_t d = 0; d < s.head_dim; ++d) {
-      dot += static_cast<double>(static_cast<float>(query[d])) * static_cast<double>(static_cast<float>(key[d]));
-    }
-    const std::int64_t matrix =
-        (mask.shape.batch == 1 ? 0 : b) * mask.shape.heads + h / (s.query_heads / mask.shape.heads);
-    const std::int64_t m = matrix * s.columns + j;
-    const HiddenRows hidden{mask.lts[m], mask.lte[m], mask.uts[m], mask.ute[m]};
-    const double score = hidden.hides(static_cast<std::int32_t>(i)) ? -INFINITY : dot * scale;
-    scores[j] = static_cast<float>(score);
-    most = fmax(most, score);
-  }
-  most = reduce(most, true);
-  double sum = 0;
-  for (std::int64_t j = threadIdx.x; j < s.columns; j += 128) sum += most == -INFINITY ? 0 : exp(scores[j] - most);
-  sum = reduce(sum, false);
-  double worst = 0;
-  for (std::int64_t d = threadIdx.x; d < s.head_dim; d += 128) {
-    double o = 0;
-    for (std::int64_t j = 0; j < s.columns; ++j) {
-      if (scores[j] == -INFINITY) continue;
-      o += exp(scores[j] - most) *
-           static_cast<double>(static_cast<float>(v[((b * s.columns + j) * s.kv_heads + kv) * s.head_dim + d]));
-    }
-    const double got = static_cast<float>(out[((b * s.rows + i) * s.query_heads + h) * s.head_dim + d]);
-    const double error = fabs(got - (sum > 0 ? o / sum : 0));
-    worst = error == error ? fmax(worst, error) : INFINITY;
-  }
-  worst = reduce(worst, true);
-  if (threadIdx.x == 0) {
-    const double want = sum > 0 ? most + log(sum) : -INFINITY, got = lse[flat];
-    errors[2 * blockIdx.x] = worst;
-    errors[2 * blockIdx.x + 1] = want == got ? 0 : fabs(want - got);
-  }
 }
 
 /// Reads the clock of a multiprocessor against the global timer while other work runs.
@@ -258,9 +202,9 @@ std::pair<double, double> sample_errors(const Case& c, const MaskView& mask) {
   const DeviceBuffer<double> errors(2 * static_cast<std::int64_t>(samples.size()));
   const auto bytes = static_cast<std::size_t>(s.columns) * sizeof(float);
   if (bytes > 200000) return {-1, -1};
-  require(cudaFuncSetAttribute(check_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000), "attribute");
-  check_rows<<<static_cast<unsigned>(samples.size()), 128, bytes>>>(c.q.data(), c.k.data(), c.v.data(), c.out.data(),
-                                                                    c.lse.data(), s, mask, rows.data(), errors.data());
+  require(cudaFuncSetAttribute(check_rows<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000), "attribute");
+  check_rows<T><<<static_cast<unsigned>(samples.size()), 128, bytes>>>(
+      c.q.data(), c.k.data(), c.v.data(), c.out.data(), c.lse.data(), s, mask, rows.data(), errors.data());
   require(cudaDeviceSynchronize(), "check_rows");
   std::pair<double, double> worst{0, 0};
   const std::vector<double> e = errors.download();

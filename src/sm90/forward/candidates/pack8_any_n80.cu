@@ -1,5 +1,5 @@
-#include "sm90/forward/launch.cuh"
 #include "sm90/forward/candidates/configs.hpp"
+#include "sm90/forward/launch.cuh"
 
 namespace flashmask::sm90::forward_pass {
 
