@@ -153,12 +153,14 @@ std::string means_of(const std::vector<BenchResult>& results) {
 
 /// The masks asked for, each over documents scaled to --rows where nothing else is said.
 std::vector<MaskRequest> requests_of(const Options& options) {
-  core::check(!options.twelve || options.request.mask.empty(), "--twelve runs all twelve masks: leave --mask out");
+  core::check(!options.twelve || (options.request.mask.empty() && options.request.import_file.empty()),
+              "--twelve runs all twelve masks: leave --mask and --import out");
   if (!options.twelve) return {options.request};
   std::vector<MaskRequest> requests;
   for (const std::string& name : twelve_masks()) {
     requests.push_back(options.request);
     requests.back().mask = name;
+    requests.back().served = twelve_masks();
     if (options.request.workload.empty()) requests.back().workload = default_workload(options.request);
   }
   return requests;

@@ -13,6 +13,7 @@
 #include "balance/traffic.hpp"
 #include "bench_record.hpp"
 #include "command.hpp"
+#include "given.hpp"
 #include "report.hpp"
 
 namespace flashmask::app {
@@ -231,7 +232,8 @@ void add_bench_balance(CLI::App& bench, int& exit_code) {
   command->add_option("--repeats", options->repeats, "Timed runs of an instance")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->callback([options, &exit_code] {
+  command->callback([options, command, &exit_code] {
+    if (options->table == "ablation") refuse_given(*command, {"--repeats"}, "--table ablation times nothing");
     options->table == "ablation" ? ablation(*options) : production(*options);
     exit_code = 0;
   });

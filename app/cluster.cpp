@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "core/check.hpp"
+#include "format/fields.hpp"
 #include "format/json.hpp"
 #include "format/plan_json.hpp"
 
@@ -111,7 +112,7 @@ NamedCluster read_cluster(const std::string& path) {
   read_link(file, "between", Link::between, named.cluster);
   if (file.has("sum_gbytes_per_s")) named.cluster.sum_bandwidth = file.number("sum_gbytes_per_s") * 1e9;
   if (file.has("launch_us")) named.cluster.launch = file.number("launch_us") * 1e-6;
-  overlap::validate(tiles_for(named, 128));
+  format::naming(path, [&] { overlap::validate(tiles_for(named, 128)); });
   return named;
 }
 

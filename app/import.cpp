@@ -60,7 +60,7 @@ IntegerArray integers_of(const Json& value, const std::string& path, std::size_t
 std::vector<std::int32_t> int32_of(const std::vector<std::int64_t>& values, const std::string& path) {
   std::vector<std::int32_t> out;
   for (const std::int64_t value : values) {
-    check(value >= INT32_MIN && value <= INT32_MAX, "{}: {} is no int32", path, value);
+    check(value >= INT32_MIN && value <= INT32_MAX, "{}: {} is outside [-2147483648, 2147483647]", path, value);
     out.push_back(static_cast<std::int32_t>(value));
   }
   return out;
@@ -84,6 +84,8 @@ ColumnMask cu_seqlens(const Input& in) {
   const auto k = int32_of(integers_of(fields.required("k"), fields.path_of("k"), 1).values, fields.path_of("k"));
   if (const Json* causal = fields.optional("causal")) {
     check(causal->boolean() != nullptr, "{}: expected true or false, got {}", fields.path_of("causal"), causal->kind());
+    check(!in.causal || *causal->boolean(), "{}: false, but --causal is given: leave one of them out",
+          fields.path_of("causal"));
     inside.causal = *causal->boolean();
   }
   fields.finish();
@@ -153,11 +155,18 @@ std::string import_formats() {
 
 ColumnMask import_mask(const std::string& file, const std::string& format, bool causal) {
   const std::string text = format::read_file(file);
-  if (format == "mask") return format::build_mask(format::parse_mask_description(text, file));
+  if (format == "mask") {
+    check(!causal, "--causal is not used by --format mask: the file says what is visible; leave it out");
+    return format::naming(file, [&] { return format::build_mask(format::parse_mask_description(text, file)); });
+  }
+  check(!causal || format != "dense",
+        "--causal is not used by --format dense: the file says what is visible; leave it out");
   for (const Format& known : formats()) {
     if (known.name != format) continue;
-    ColumnMask mask = known.read({format::parse_json(text, file), file, causal});
-    return mask.canonicalise();
+    return format::naming(file, [&] {
+      ColumnMask mask = known.read({format::parse_json(text, file), file, causal});
+      return mask.canonicalise();
+    });
   }
   core::fail(ErrorCode::invalid_argument, "--format {}: known are {}", format, import_formats());
 }

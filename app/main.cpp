@@ -8,13 +8,16 @@
 #include "command.hpp"
 #include "flashmask/error.hpp"
 #include "flashmask/version.hpp"
+#include "format/json.hpp"
+#include "report.hpp"
 
 namespace {
 
 using namespace flashmask;
 
-int complain(std::string_view text, int exit_code) {
-  fmt::print(stderr, "flashmask: error: {}\n", text);
+/// Names of files and texts from files may hold anything: what reaches a terminal is escaped.
+int complain(std::string_view text, int exit_code, std::string_view hint = {}) {
+  fmt::print(stderr, "flashmask: error: {}\n{}", format::escaped(text), hint);
   return exit_code;
 }
 
@@ -53,7 +56,7 @@ int run(int argc, char** argv) {
     parser.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return parser.exit(error);  // --help, --version
-    return complain(fmt::format("{}\nRun with --help for what is accepted.", error.what()), app::kBadInput);
+    return complain(error.what(), app::kBadInput, "Run with --help for what is accepted.\n");
   }
   if (parser.get_subcommands().empty()) {
     return complain("a subcommand is missing; --help lists them", app::kBadInput);
@@ -65,6 +68,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    app::check_log_variable();
     const int exit_code = run(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {  // a full disk must not pass for success
       return complain("standard output: cannot write", app::kBadInput);

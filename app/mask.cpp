@@ -8,6 +8,7 @@
 #include "flashmask/imports.hpp"
 #include "flashmask/tile.hpp"
 #include "format/mask_json.hpp"
+#include "given.hpp"
 #include "mask_request.hpp"
 #include "picture.hpp"
 #include "report.hpp"
@@ -143,22 +144,36 @@ void list_names() {
   for (const auto& info : format::generators()) fmt::print("  {:<27} {}\n", info.form, info.meaning);
 }
 
-void execute(const Options& options) {
+/// Refuses what would be asked for and not done.
+void check_use(const CLI::App& command, const Options& options) {
+  if (options.list) {
+    for (const CLI::Option* option : command.get_options()) {
+      if (option->get_name() == "--list") continue;
+      refuse_given(command, {option->get_name()}, "--list prints names and stops");
+    }
+  }
+  if (options.export_format.empty())
+    refuse_given(command, {"--output"}, "it is where --export writes, and that is not given");
+  const bool exports = !options.export_format.empty() && options.output == "-", json = options.json == "-";
+  check(!exports || !json, "--export and --json both write to standard output: give one of them a file");
+  if (exports || json) {
+    refuse_given(command, {"--explain"},
+                 fmt::format("standard output already takes what {} writes", exports ? "--export" : "--json"));
+  }
+}
+
+void execute(const CLI::App& command, const Options& options) {
+  check_use(command, options);
   if (options.list) return list_names();
   const NamedMask named = build(options.request, "");
   const MaskShape& shape = named.mask.shape();
   check(options.place.batch < shape.batch, "--at: batch row {} is outside [0, {})", options.place.batch, shape.batch);
   check(options.place.head < shape.heads, "--at: mask head {} is outside [0, {})", options.place.head, shape.heads);
-  if (!options.export_format.empty()) {
-    format::write_file(options.output, exported(named.mask, options.export_format));
-    if (options.output == "-") return;
-  }
+  if (!options.export_format.empty()) format::write_file(options.output, exported(named.mask, options.export_format));
   const TileMap map = TileMap::build(named.mask, options.tile.shape(), options.tile.rule());
   if (!options.svg.empty()) format::write_file(options.svg, svg_picture(named.mask, map, options.place, named.name));
-  if (!options.json.empty()) {
-    write_json(options.json, statistics(named, map));
-    if (options.json == "-") return;
-  }
+  if (!options.json.empty()) write_json(options.json, statistics(named, map));
+  if (options.json == "-" || (!options.export_format.empty() && options.output == "-")) return;
   if (!options.explain.empty()) {
     fmt::print("{}", explanation(named, map, options));
     return;
@@ -203,9 +218,9 @@ void add_mask(CLI::App& parent, int& exit_code) {
       ->expected(0, 1)
       ->default_str("-")
       ->group(group);
-  command->callback([options, place, &exit_code] {
+  command->callback([options, place, command, &exit_code] {
     options->place = {(*place)[0], (*place)[1]};
-    execute(*options);
+    execute(*command, *options);
     exit_code = 0;
   });
 }

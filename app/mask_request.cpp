@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "core/check.hpp"
+#include "format/json.hpp"
+#include "given.hpp"
 
 namespace flashmask::app {
 namespace {
@@ -66,6 +68,55 @@ void check_fits(const std::string& builder, const format::Workload& workload) {
       builder, workload.name);
 }
 
+/// Options that only some builders read.
+struct Detail {
+  std::vector<std::string> options, builders;
+};
+
+const std::vector<Detail>& details() {
+  static const std::vector<Detail> all = {
+      {{"--window"}, {"sliding_window", "global_sliding_window"}},
+      {{"--global"}, {"global_sliding_window"}},
+      {{"--prefix"}, {"prefix_lm_causal"}},
+      {{"--chunk-length", "--mask-chunk"}, {"chunked"}},
+      {{"--frame", "--past"}, {"video_block_causal"}},
+      {{"--left", "--right"}, {"window"}},
+      {{"--buckets"}, {"hash_sparse"}},
+  };
+  return all;
+}
+
+/// Refuses options that the builder (or none of the builders served together) reads.
+void check_details(const MaskRequest& request, const std::string& builder) {
+  const auto names = masks::builder_names();
+  const bool known = std::any_of(names.begin(), names.end(), [&](const auto& n) { return n.name == builder; });
+  if (request.command == nullptr || !known) return;
+  const std::vector<std::string> served = request.served.empty() ? std::vector{builder} : request.served;
+  for (const Detail& detail : details()) {
+    std::string readers;
+    bool read = false;
+    for (const std::string& reader : detail.builders) {
+      read = read || std::find(served.begin(), served.end(), reader) != served.end();
+      readers += (readers.empty() ? "" : " and ") + reader;
+    }
+    if (!read)
+      refuse_given(*request.command, detail.options,
+                   fmt::format("mask {} has no use for it, only {}", builder, readers));
+  }
+}
+
+NamedMask build_import(const MaskRequest& request) {
+  if (request.command != nullptr) {
+    constexpr std::string_view kWhy = "--import takes the whole mask from its file";
+    refuse_given(*request.command, {"--rows", "--columns", "--batch", "--mask-heads"}, kWhy);
+    for (const Detail& detail : details()) refuse_given(*request.command, detail.options, kWhy);
+  }
+  return {format::escaped(request.import_file),
+          "",
+          import_mask(request.import_file, request.import_format, request.causal),
+          {}};
+}
+
 NamedMask build_workload(const MaskRequest& request, const std::string& source) {
   // The tokens of a workload are the columns; rows are the last of them.
   const std::optional<std::int64_t> asked = request.columns ? request.columns : request.rows;
@@ -83,7 +134,12 @@ NamedMask build_workload(const MaskRequest& request, const std::string& source) 
   options.trees = std::move(packed.trees);
   const std::string builder = request.mask.empty() ? workload.mask : request.mask;
   check_fits(builder, workload);
-  NamedMask named{fmt::format("{} of {}", builder, workload.name), builder, masks::build(builder, options), {}};
+  check_details(request, builder);
+  check(request.command == nullptr || !given(*request.command, "--batch") ||
+            request.batch == static_cast<std::int64_t>(workload.batch.size()),
+        "--batch {}: workload {} has {} batch rows; leave it out", request.batch, source, workload.batch.size());
+  NamedMask named{
+      fmt::format("{} of {}", builder, format::escaped(workload.name)), builder, masks::build(builder, options), {}};
   named.workload = std::move(workload);
   return named;
 }
@@ -132,6 +188,7 @@ void add_details(CLI::App& command, MaskRequest& request) {
 }  // namespace
 
 void add_mask_options(CLI::App& command, MaskRequest& request) {
+  request.command = &command;
   const std::string group = "Which mask";
   command.add_option("--mask", request.mask, "Builder, or the mask to lay over a workload:" + builder_list())
       ->group(group);
@@ -166,7 +223,7 @@ void add_mask_options(CLI::App& command, MaskRequest& request) {
       ->capture_default_str()
       ->group(sizes);
   command.add_option("--seed", request.seed, "Seed of everything drawn")
-      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+      ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str()
       ->group(sizes);
   for (const char* size : {"--rows", "--columns", "--batch", "--mask-heads"}) import->excludes(size);  // the file's own
@@ -174,14 +231,13 @@ void add_mask_options(CLI::App& command, MaskRequest& request) {
 }
 
 NamedMask build(const MaskRequest& request, const std::string& default_workload) {
-  if (!request.import_file.empty()) {
-    return {request.import_file, "", import_mask(request.import_file, request.import_format, request.causal), {}};
-  }
+  if (!request.import_file.empty()) return build_import(request);
   if (!request.workload.empty()) return build_workload(request, request.workload);
   if (request.mask.empty()) {
     check(!default_workload.empty(), "name a mask: --mask, --workload or --import");
     return build_workload(request, default_workload);
   }
+  check_details(request, request.mask);
   return {request.mask, request.mask, masks::build(request.mask, options_of(request)), {}};
 }
 

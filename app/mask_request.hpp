@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "flashmask/builders.hpp"
 #include "flashmask/mask.hpp"
@@ -13,6 +14,9 @@
 namespace flashmask::app {
 
 struct MaskRequest {
+  const CLI::App* command = nullptr;  ///< whose options these are, to tell what was given
+  /// Builders that share the options (plan --layers, bench --twelve); empty: the one that is built.
+  std::vector<std::string> served;
   std::string mask;         ///< builder name; empty: the workload's own
   std::string workload;     ///< generator spec or file
   std::string import_file;  ///< excludes the two above

@@ -11,6 +11,7 @@
 #include "command.hpp"
 #include "core/check.hpp"
 #include "format/plan_json.hpp"
+#include "given.hpp"
 #include "plan_picture.hpp"
 #include "plan_request.hpp"
 #include "problem.hpp"
@@ -25,7 +26,7 @@ struct Options {
   PlanRequest request;
   std::string json, svg, verify;
   bool compare = false, sweep = false;
-  std::vector<std::int64_t> sweep_chunks, sweep_ranks;
+  std::string sweep_chunks, sweep_ranks;
   std::int64_t kv_heads = 8, head_dim = 128;
   std::string dtype = "bf16";
   [[nodiscard]] std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(parse_dtype(dtype))); }
@@ -71,7 +72,9 @@ std::string sheet(const Timed& timed, const std::string& name, const Options& op
   const std::int64_t ragged =
       plan.chunks() == 0 ? 0 : plan.chunk_end(plan.chunks() - 1) - plan.chunk_begin(plan.chunks() - 1);
   const std::int64_t fewest = plan.chunks() / plan.ranks(), more = plan.chunks() % plan.ranks();
-  out.add("chunks", fmt::format("{} of {} tokens{}; {}", plan.chunks(), plan.chunk(),
+  const bool chosen = !options.request.chunk && !options.request.loads;
+  out.add("chunks", fmt::format("{} of {} tokens{}{}; {}", plan.chunks(), plan.chunk(),
+                                chosen ? " (about eight a rank, as --chunk is not given)" : "",
                                 ragged == plan.chunk() ? "" : fmt::format(", the last of {}", ragged),
                                 more == 0 ? fmt::format("{} on each of {} ranks", fewest, plan.ranks())
                                           : fmt::format("{} on {} ranks, {} on {}", fewest + 1, more, fewest,
@@ -144,7 +147,9 @@ void compare(const Workload& workload, const Options& options) {
 /// Chunk sizes against ranks: what finer chunks buy and cost.
 void sweep(const PlanMasks& masks, const Options& options) {
   check(!masks.masks.empty(), "--sweep needs a mask: bare loads have one chunk size");
-  std::vector<std::int64_t> chunks = options.sweep_chunks, ranks = options.sweep_ranks;
+  std::vector<std::int64_t> chunks, ranks;
+  if (!options.sweep_chunks.empty()) chunks = whole_numbers("--sweep-chunks", options.sweep_chunks);
+  if (!options.sweep_ranks.empty()) ranks = whole_numbers("--sweep-ranks", options.sweep_ranks);
   if (chunks.empty()) {
     for (const std::int64_t c : {256, 512, 1024, 2048, 4096}) {
       if (c <= masks.masks.front().mask.shape().columns) chunks.push_back(c);
@@ -176,32 +181,89 @@ void sweep(const PlanMasks& masks, const Options& options) {
   fmt::print("{}", table.text());
 }
 
+/// What --verify has no use for: the plan file says it, or nothing is planned.
+void check_verify_alone(const CLI::App& command, const Options& options, const Plan& plan) {
+  refuse_given(command, {"--loads",    "--ranks",    "--nodes",       "--chunk", "--speeds",       "--unit",
+                         "--kind",     "--epsilon",  "--search-seed", "--steps", "--proof-steps",  "--time-budget",
+                         "--json",     "--svg",      "--compare",     "--sweep", "--sweep-chunks", "--sweep-ranks",
+                         "--kv-heads", "--head-dim", "--dtype"},
+               "--verify takes the plan from its file and only checks it");
+  const MaskRequest& mask = options.request.mask;
+  const bool named =
+      !mask.mask.empty() || !mask.workload.empty() || !mask.import_file.empty() || given(command, "--layers");
+  if (!named) {
+    refuse_given(command,
+                 {"--rows", "--columns", "--batch", "--mask-heads", "--seed", "--tile", "--costs", "--calibration",
+                  "--directions", "--window", "--global", "--prefix", "--chunk-length", "--mask-chunk", "--frame",
+                  "--left", "--right", "--past", "--buckets"},
+                 "it describes a mask or its costs, and no mask is named to verify against");
+  }
+  if (plan.record().unit == WorkUnit::cells) {
+    refuse_given(command, {"--tile", "--costs", "--calibration", "--directions"},
+                 "the loads of this plan are cells, not tiles");
+  }
+  check(!named || plan.record().unit != WorkUnit::bare,
+        "--verify {}: its loads are bare numbers, which no mask can confirm; "
+        "leave the mask out",
+        options.verify);
+}
+
+std::string bound_text(const Plan& plan, balancing::BoundCheck bound) {
+  switch (bound) {
+    case balancing::BoundCheck::trivial:
+      return "lower bound 0, as loads are not negative";
+    case balancing::BoundCheck::recomputed:
+      return fmt::format("lower bound {} recomputed", grouped(plan.lower_bound()));
+    case balancing::BoundCheck::enumerated:
+      return fmt::format("lower bound {} confirmed by trying every assignment", grouped(plan.lower_bound()));
+    default:
+      return fmt::format("lower bound {} taken from the file (its search is too long to repeat)",
+                         grouped(plan.lower_bound()));
+  }
+}
+
 /// Checks a plan file by itself and, when a mask is named, against it. Returns whether it passed.
 bool verify_file(const Options& options) {
   const Plan plan = format::parse_plan(format::read_file(options.verify), options.verify);
-  const MaskRequest& mask = options.request.mask;
-  const bool named =
-      !mask.mask.empty() || !mask.workload.empty() || !mask.import_file.empty() || !options.request.layers.empty();
-  PlanMasks masks;
+  check_verify_alone(*options.request.mask.command, options, plan);
   PlanRequest request = options.request;
-  if (named) masks = plan_masks(request);
   request.chunk = plan.chunk();
   if (plan.record().unit == WorkUnit::cells) request.unit = "cells";
-  const std::vector<WeightedMask> weighted = masks.weighted();
-  const auto result = balancing::verify(plan.record(), weighted, workload_options(request));
+  const MaskRequest& mask = request.mask;
+  PlanMasks masks;
+  if (!mask.mask.empty() || !mask.workload.empty() || !mask.import_file.empty() || !request.layers.empty()) {
+    masks = plan_masks(request);
+  }
+  const auto documents = masks.masks.empty() ? std::vector<std::int64_t>() : common_documents(masks.masks.front());
+  const auto result = balancing::verify(plan.record(), masks.weighted(), workload_options(request, masks), documents);
   for (const std::string& finding : result.findings) fmt::print("WRONG  {}\n", finding);
   if (!result.passed()) return false;
-  fmt::print("ok: {} chunks owned once, loads, peak and traffic recomputed; lower bound {} {}; {}\n", plan.chunks(),
-             grouped(plan.lower_bound()), balancing::to_string(result.bound),
+  fmt::print("ok: {} chunks owned once and dealt as {}; loads, peak and traffic recomputed; {}; {}\n", plan.chunks(),
+             to_string(plan.kind()), bound_text(plan, result.bound),
              result.against_masks ? "chunk loads and need sets agree with the mask"
                                   : "no mask was named, so chunk loads and need sets were taken from the file");
   return true;
 }
 
+/// Refuses what was given and would not be used.
+void check_use(const Options& options) {
+  const CLI::App& command = *options.request.mask.command;
+  check(!options.compare || !options.sweep, "--compare and --sweep are two tables: ask for one of them");
+  if (!options.sweep) refuse_given(command, {"--sweep-chunks", "--sweep-ranks"}, "it belongs to --sweep");
+  if (options.sweep) {
+    refuse_given(command, {"--chunk", "--ranks", "--speeds", "--json", "--svg"},
+                 "--sweep prints a table over its own chunk sizes and ranks");
+  }
+  if (options.compare) refuse_given(command, {"--kind", "--json", "--svg"}, "--compare prints a table of all kinds");
+  if (!options.compare && plan_kind(options.request.kind) != PlanKind::hcc_ipo) {
+    refuse_given(command, {"--epsilon", "--search-seed", "--steps", "--proof-steps", "--time-budget"},
+                 fmt::format("--kind {} does not search, only hcc_ipo does", options.request.kind));
+  }
+}
+
 bool execute(const Options& options) {
-  check(options.kv_heads >= 1 && options.head_dim >= 1, "--kv-heads {} --head-dim {}: both must be positive",
-        options.kv_heads, options.head_dim);
-  if (!options.verify.empty()) return verify_file(options);
+  if (given(*options.request.mask.command, "--verify")) return verify_file(options);
+  check_use(options);
   const PlanMasks masks = plan_masks(options.request);
   if (options.sweep) {
     sweep(masks, options);
@@ -251,11 +313,15 @@ void add_plan(CLI::App& parent, int& exit_code) {
   command->add_option("--svg", options->svg, "Write a picture: mask, owners, tile classes, loads")->group(group);
   command->add_flag("--compare", options->compare, "All kinds side by side")->group(group);
   command->add_flag("--sweep", options->sweep, "A table over chunk sizes and ranks")->group(group);
-  command->add_option("--sweep-chunks", options->sweep_chunks, "Chunk sizes of --sweep")->delimiter(',')->group(group);
-  command->add_option("--sweep-ranks", options->sweep_ranks, "Ranks of --sweep")->delimiter(',')->group(group);
+  command->add_option("--sweep-chunks", options->sweep_chunks, "Chunk sizes of --sweep")->group(group);
+  command->add_option("--sweep-ranks", options->sweep_ranks, "Ranks of --sweep")->group(group);
   command->add_option("--verify", options->verify, "Check a plan file, against the mask if one is named")->group(group);
-  command->add_option("--kv-heads", options->kv_heads, "KV heads, for bytes")->capture_default_str()->group(group);
+  command->add_option("--kv-heads", options->kv_heads, "KV heads, for bytes")
+      ->check(whole_number(1, 65536))
+      ->capture_default_str()
+      ->group(group);
   command->add_option("--head-dim", options->head_dim, "Head dimension, for bytes")
+      ->check(whole_number(1, 65536))
       ->capture_default_str()
       ->group(group);
   command->add_option("--dtype", options->dtype, "bf16, fp16 or f32, for bytes")

@@ -3,15 +3,21 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "core/check.hpp"
 #include "format/json.hpp"
 #include "format/plan_json.hpp"
+#include "given.hpp"
+#include "ranks.hpp"
 
 namespace flashmask::app {
 namespace {
 
 using core::check;
+
+constexpr std::int64_t kMostRanks = 1 << 16;
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 /// A decimal integer, all of `text`.
 std::optional<std::int64_t> integer(std::string_view text) {
@@ -31,8 +37,9 @@ TileShape parse_tile(const std::string& text) {
   return {static_cast<std::int32_t>(*m), static_cast<std::int32_t>(*n)};
 }
 
-/// Lengths of the documents where every batch row has the same; empty otherwise.
-std::vector<std::int64_t> documents_of(const NamedMask& named) {
+}  // namespace
+
+std::vector<std::int64_t> common_documents(const NamedMask& named) {
   std::vector<std::int64_t> lengths;
   if (!named.workload || named.workload->batch.empty()) return lengths;
   for (const auto& document : named.workload->batch.front().documents) lengths.push_back(document.length);
@@ -44,8 +51,6 @@ std::vector<std::int64_t> documents_of(const NamedMask& named) {
   return lengths;
 }
 
-}  // namespace
-
 std::vector<WeightedMask> PlanMasks::weighted() const {
   std::vector<WeightedMask> out;
   for (std::size_t m = 0; m < masks.size(); ++m) out.push_back({&masks[m].mask, weights[m]});
@@ -55,25 +60,27 @@ std::vector<WeightedMask> PlanMasks::weighted() const {
 void add_plan_options(CLI::App& command, PlanRequest& request) {
   add_mask_options(command, request.mask);
   const std::string group = "What to share out";
-  command.add_option("--loads", request.loads, "Bare chunk loads instead of a mask, e.g. 10,9,9,7")
-      ->delimiter(',')
-      ->group(group);
+  command.add_option("--loads", request.loads, "Bare chunk loads instead of a mask, e.g. 10,9,9,7")->group(group);
   command
       .add_option(
           "--layers", request.layers,
           "Masks and layer counts that one plan serves, e.g. causal_document:12,sliding_window:36; each is laid "
           "over the workload")
-      ->delimiter(',')
       ->group(group);
-  command.add_option("--ranks", request.ranks, "Ranks")->capture_default_str()->group(group);
-  command.add_option("--nodes", request.nodes, "Nodes; rank r lives on node r * nodes / ranks")
+  command.add_option("--ranks", request.ranks, "Ranks")
+      ->check(whole_number(1, kMostRanks))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--chunk", request.chunk, "Tokens per chunk")->capture_default_str()->group(group);
-  command.add_option("--mask-chunk", request.mask.chunk, "chunked: chunk length of the mask")->group(group);
-  command.add_option("--speeds", request.speeds, "Relative speed of every rank, e.g. 100,100,90,100")
-      ->delimiter(',')
+  command.add_option("--nodes", request.nodes, "Nodes; rank r lives on node r * nodes / ranks")
+      ->check(whole_number(1, kMostRanks))
+      ->capture_default_str()
       ->group(group);
+  command
+      .add_option("--chunk", request.chunk, "Tokens per chunk; default: eight chunks a rank, a multiple of 64 tokens")
+      ->check(whole_number(1, 1 << 30))
+      ->group(group);
+  command.add_option("--mask-chunk", request.mask.chunk, "chunked: chunk length of the mask")->group(group);
+  command.add_option("--speeds", request.speeds, "Relative speed of every rank, e.g. 100,100,90,100")->group(group);
   const std::string costs = "What a chunk costs";
   command.add_option("--unit", request.unit, "cells (visible cells) or tiles (tile costs in thousandths)")
       ->check(CLI::IsMember({"cells", "tiles"}))
@@ -81,8 +88,6 @@ void add_plan_options(CLI::App& command, PlanRequest& request) {
       ->group(costs);
   command.add_option("--tile", request.tile, "Planning tile, ROWSxCOLUMNS")->capture_default_str()->group(costs);
   command.add_option("--costs", request.costs, "Forward cost of a tile: partial,unmasked (default 1080,1000)")
-      ->delimiter(',')
-      ->expected(2)
       ->group(costs);
   command.add_option("--calibration", request.calibration, "A calibration file with the costs of both directions")
       ->group(costs);
@@ -95,48 +100,80 @@ void add_plan_options(CLI::App& command, PlanRequest& request) {
       ->capture_default_str()
       ->group(search);
   command.add_option("--epsilon", request.epsilon, "Share of the peak that may be spent on less traffic between nodes")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(share_of_one())
       ->capture_default_str()
       ->group(search);
-  command.add_option("--search-seed", request.search_seed, "Seed of the search")->capture_default_str()->group(search);
-  command.add_option("--steps", request.steps, "Effort; 0 chooses by size")->capture_default_str()->group(search);
+  command.add_option("--search-seed", request.search_seed, "Seed of the search")
+      ->check(whole_number(0, kMost))
+      ->capture_default_str()
+      ->group(search);
+  command.add_option("--steps", request.steps, "Effort; 0 chooses by size")
+      ->check(whole_number(0, kMost))
+      ->capture_default_str()
+      ->group(search);
   command.add_option("--proof-steps", request.proof_steps, "Effort of complete searches; 0 proves nothing by search")
+      ->check(whole_number(0, kMost))
       ->group(search);
   command
       .add_option("--time-budget", request.time_budget_ms,
                   "Milliseconds; the plan then depends on the machine: compute it once and hand it on")
+      ->check(whole_number(1, 86'400'000))
       ->group(search);
 }
 
+namespace {
+
+/// What bare loads have no use for.
+void check_loads_alone(const CLI::App& command) {
+  refuse_given(command, {"--mask",         "--workload",    "--import",     "--layers", "--rows",   "--columns",
+                         "--batch",        "--mask-heads",  "--seed",       "--chunk",  "--unit",   "--tile",
+                         "--costs",        "--calibration", "--directions", "--window", "--global", "--prefix",
+                         "--chunk-length", "--mask-chunk",  "--frame",      "--left",   "--right",  "--past",
+                         "--buckets",      "--kv-heads",    "--head-dim",   "--dtype"},
+               "--loads stands alone, without masks and their costs");
+}
+
+}  // namespace
+
 PlanMasks plan_masks(const PlanRequest& request) {
+  const CLI::App& command = *request.mask.command;
   PlanMasks out;
-  if (!request.loads.empty()) {
-    check(request.mask.mask.empty() && request.mask.workload.empty() && request.mask.import_file.empty() &&
-              request.layers.empty(),
-          "--loads stands alone: leave --mask, --workload, --import and --layers out");
+  if (request.loads) {
+    check_loads_alone(command);
     return out;
   }
-  if (request.layers.empty()) {
+  if (request.unit == "cells") {
+    refuse_given(command, {"--tile", "--costs", "--calibration", "--directions"},
+                 "--unit cells counts cells, not tiles");
+  }
+  if (request.directions == "backward")
+    refuse_given(command, {"--costs"}, "it is of the forward, and --directions backward leaves that out");
+  if (!given(command, "--layers")) {
     out.masks.push_back(build(request.mask, "histogram"));
     out.weights.push_back(1);
     return out;
   }
-  check(request.mask.mask.empty() && request.mask.import_file.empty(), "--layers names the masks: leave --mask out");
-  for (const std::string& layer : request.layers) {
+  check(request.mask.mask.empty() && request.mask.import_file.empty(),
+        "--layers names the masks: leave --mask and --import out");
+  MaskRequest one = request.mask;
+  for (const std::string& layer : entries("--layers", request.layers)) {
     const std::size_t colon = layer.rfind(':');
     const auto count = colon == std::string::npos ? std::optional<std::int64_t>(1) : integer(layer.substr(colon + 1));
     check(count && *count >= 1 && *count <= 1'000'000, "--layers {}: the count must be in [1, 1000000]", layer);
-    MaskRequest one = request.mask;
-    one.mask = layer.substr(0, colon);
-    out.masks.push_back(build(one, "histogram"));
+    one.served.push_back(layer.substr(0, colon));
     out.weights.push_back(*count);
+  }
+  for (const std::string& name : one.served) {
+    one.mask = name;
+    out.masks.push_back(build(one, "histogram"));
   }
   return out;
 }
 
-WorkloadOptions workload_options(const PlanRequest& request) {
+WorkloadOptions workload_options(const PlanRequest& request, const PlanMasks& masks) {
   WorkloadOptions options;
-  options.chunk = request.chunk;
+  const std::int64_t columns = masks.masks.empty() ? 0 : masks.masks.front().mask.shape().columns;
+  options.chunk = request.chunk.value_or(default_chunk(columns, request.ranks));
   options.ranks = request.ranks;
   options.nodes = request.nodes;
   options.unit = request.unit == "cells" ? WorkUnit::cells : WorkUnit::tiles;
@@ -144,7 +181,11 @@ WorkloadOptions workload_options(const PlanRequest& request) {
   if (!request.calibration.empty()) {
     options.costs = format::parse_calibration(format::read_file(request.calibration), request.calibration);
   }
-  if (!request.costs.empty()) options.costs.forward = {.partial = request.costs[0], .unmasked = request.costs[1]};
+  if (!request.costs.empty()) {
+    const auto costs = whole_numbers("--costs", request.costs);
+    check(costs.size() == 2, "--costs {}: expected two numbers, partial,unmasked", request.costs);
+    options.costs.forward = {.partial = costs[0], .unmasked = costs[1]};
+  }
   options.forward_weight = request.directions == "backward" ? 0 : 1;
   options.backward_weight = request.directions == "forward" ? 0 : 1;
   return options;
@@ -152,15 +193,15 @@ WorkloadOptions workload_options(const PlanRequest& request) {
 
 Workload plan_workload(const PlanRequest& request, const PlanMasks& masks) {
   Workload workload;
-  if (masks.masks.empty()) {
-    workload.loads = request.loads;
+  if (request.loads) {
+    workload.loads = whole_numbers("--loads", *request.loads);
     workload.ranks = request.ranks;
     workload.nodes = request.nodes;
   } else {
-    workload = make_workload(masks.weighted(), workload_options(request));
-    workload.documents = documents_of(masks.masks.front());
+    workload = make_workload(masks.weighted(), workload_options(request, masks));
+    workload.documents = common_documents(masks.masks.front());
   }
-  workload.speeds = request.speeds;
+  if (given(*request.mask.command, "--speeds")) workload.speeds = whole_numbers("--speeds", request.speeds);
   return workload;
 }
 
@@ -171,11 +212,7 @@ BalanceOptions balance_options(const PlanRequest& request) {
   options.seed = request.search_seed;
   options.steps = request.steps;
   if (request.proof_steps) options.proof_steps = *request.proof_steps;
-  if (request.time_budget_ms) {
-    check(*request.time_budget_ms >= 1 && *request.time_budget_ms <= 86'400'000,
-          "--time-budget {}: must be in [1, 86400000] ms", *request.time_budget_ms);
-    options.time_budget = std::chrono::milliseconds(*request.time_budget_ms);
-  }
+  if (request.time_budget_ms) options.time_budget = std::chrono::milliseconds(*request.time_budget_ms);
   return options;
 }
 

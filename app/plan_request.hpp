@@ -15,15 +15,15 @@ namespace flashmask::app {
 
 struct PlanRequest {
   MaskRequest mask;
-  std::vector<std::int64_t> loads;
-  std::vector<std::string> layers;  ///< NAME or NAME:COUNT, each laid over the same workload
+  std::optional<std::string> loads;  ///< with commas between them
+  std::string layers;                ///< NAME or NAME:COUNT with commas between them, each laid over the same workload
   std::int64_t ranks = 8;
   std::int64_t nodes = 1;
-  std::int64_t chunk = 1024;
-  std::vector<std::int64_t> speeds;
+  std::optional<std::int64_t> chunk;  ///< default_chunk()
+  std::string speeds;                 ///< with commas between them
   std::string unit = "tiles";
   std::string tile = "128x128";
-  std::vector<std::int64_t> costs;  ///< partial, unmasked of the forward
+  std::string costs;  ///< partial,unmasked of the forward
   std::string calibration;
   std::string directions = "forward";
   std::string kind = "hcc_ipo";
@@ -43,8 +43,12 @@ struct PlanMasks {
 /// Adds everything of PlanRequest.
 void add_plan_options(CLI::App& command, PlanRequest& request);
 
+/// Masks of the request, none for bare loads. Refuses options of the request that the rest of it has no use for.
 PlanMasks plan_masks(const PlanRequest& request);
-WorkloadOptions workload_options(const PlanRequest& request);
+/// How `masks` become loads; `chunk` is the request's or the default for their length.
+WorkloadOptions workload_options(const PlanRequest& request, const PlanMasks& masks);
+/// Lengths of the documents where every batch row has the same; empty otherwise.
+std::vector<std::int64_t> common_documents(const NamedMask& named);
 /// The workload of bare loads or of `masks`.
 Workload plan_workload(const PlanRequest& request, const PlanMasks& masks);
 BalanceOptions balance_options(const PlanRequest& request);

@@ -10,6 +10,7 @@
 #include "flashmask/dispatch.hpp"
 #include "flashmask/tile.hpp"
 #include "format/plan_json.hpp"
+#include "given.hpp"
 #include "overlap/contamination.hpp"
 #include "report.hpp"
 
@@ -55,6 +56,11 @@ TensorView lse_view(const float* lse) {
   return {lse, DType::f32, {}};
 }
 
+/// Kinds have neither dots nor slashes in their names.
+bool is_plan_file(const std::string& plan) {
+  return plan.find_first_of("./") != std::string::npos;
+}
+
 std::array<std::int64_t, kLinks> bytes_of(const LinkCounters& counters, Stage stage) {
   return {counters.bytes_of(stage, Link::inside), counters.bytes_of(stage, Link::between)};
 }
@@ -85,6 +91,18 @@ void add_ranks_options(CLI::App& command, RanksOptions& options) {
       ->check(CLI::Range(1, 86400))
       ->capture_default_str()
       ->group(group);
+}
+
+void check_ranks_options(const CLI::App& command, const RanksOptions& options, bool on_ranks) {
+  if (!on_ranks) {
+    refuse_given(command, {"--nodes", "--plan", "--chunk", "--deadline"}, "it belongs to --ranks, which is not given");
+  }
+  if (is_plan_file(options.plan)) refuse_given(command, {"--chunk"}, "the plan file says how long chunks are");
+}
+
+std::int64_t default_chunk(std::int64_t columns, std::int64_t ranks) {
+  constexpr std::int64_t kStep = 64;
+  return std::max(kStep, columns / (8 * ranks) / kStep * kStep);
 }
 
 std::vector<std::vector<std::int64_t>> documents_of(const NamedMask& named) {
@@ -125,14 +143,12 @@ Plan plan_of(const RanksOptions& options, const NamedMask& named) {
   check(shape.rows == shape.columns, "--ranks needs as many rows as columns, got {} and {}", shape.rows, shape.columns);
   check(options.nodes <= options.ranks, "--nodes {}: allowed are 1 to the number of ranks, {}", options.nodes,
         options.ranks);
-  if (options.plan.find_first_of("./") != std::string::npos) return read_plan(options, named.mask);
+  if (is_plan_file(options.plan)) return read_plan(options, named.mask);
   WorkloadOptions how;
   how.ranks = options.ranks;
   how.nodes = options.nodes;
   how.forward_weight = how.backward_weight = 1;
-  constexpr std::int64_t kStep = 64;
-  const std::int64_t eighth = shape.rows / (8 * options.ranks);
-  how.chunk = options.chunk > 0 ? options.chunk : std::max(kStep, eighth / kStep * kStep);
+  how.chunk = options.chunk > 0 ? options.chunk : default_chunk(shape.columns, options.ranks);
   const WeightedMask mask{&named.mask, 1};
   Workload workload = make_workload(std::span(&mask, 1), how);
   workload.documents = documents_of(named)[0];

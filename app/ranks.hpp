@@ -27,6 +27,12 @@ struct RanksOptions {
 /// Adds --ranks, --nodes, --plan, --chunk and --deadline.
 void add_ranks_options(CLI::App& command, RanksOptions& options);
 
+/// Refuses what was given and would not be used: all of it where nothing runs on ranks, --chunk beside a plan file.
+void check_ranks_options(const CLI::App& command, const RanksOptions& options, bool on_ranks);
+
+/// Tokens of a chunk where nobody says: eight chunks a rank, in whole steps of 64 tokens, at least 64.
+std::int64_t default_chunk(std::int64_t columns, std::int64_t ranks);
+
 /// Plans the mask; throws naming the option at fault.
 Plan plan_of(const RanksOptions& options, const NamedMask& named);
 

@@ -69,17 +69,44 @@ void Progress::advance(std::int64_t count) {
   std::fflush(stderr);
 }
 
-void log(std::string_view room, std::string_view text) {
-  static const std::string rooms = core::environment("FLASHMASK_LOG").value_or("");
-  std::string_view rest = rooms;
-  while (!rest.empty()) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    const std::string_view name = item.substr(0, item.find(':'));
-    if (name == room || name == "all") {
-      fmt::print(stderr, "[{}] {}\n", room, text);
-      return;
+namespace {
+
+/// The names in FLASHMASK_LOG.
+const std::vector<std::string>& log_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    const std::string text = core::environment("FLASHMASK_LOG").value_or("");
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find(',', begin), text.size());
+      std::string name = text.substr(begin, end - begin);
+      if (const std::size_t level = name.find(":debug"); level != std::string::npos && level + 6 == name.size()) {
+        name.resize(level);  // the one level there is
+      }
+      all.push_back(std::move(name));
+      begin = end + 1;
     }
-    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    return all;
+  }();
+  return names;
+}
+
+}  // namespace
+
+void check_log_variable() {
+  for (const std::string& name : log_names()) {
+    if (name == "run" || name == "bench" || name == "all") continue;
+    fmt::print(stderr,
+               "flashmask: environment variable FLASHMASK_LOG: {} is no log; expected run, bench or all, or "
+               "several with commas between them\n",
+               format::printable(name));
+    return;
+  }
+}
+
+void log(std::string_view room, std::string_view text) {
+  const auto& names = log_names();
+  if (std::any_of(names.begin(), names.end(), [&](const auto& n) { return n == room || n == "all"; })) {
+    fmt::print(stderr, "[{}] {}\n", room, text);
   }
 }
 

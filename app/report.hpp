@@ -12,6 +12,9 @@
 
 namespace flashmask::app {
 
+/// Says once, on standard error, what is wrong with FLASHMASK_LOG and what it may hold.
+void check_log_variable();
+
 /// 1234567 as "1,234,567".
 std::string grouped(std::int64_t value);
 /// A share as "12.3%".
@@ -67,7 +70,7 @@ class Progress {
   bool shown_;
 };
 
-/// One line on standard error if FLASHMASK_LOG names the room, as in "run:debug,mask" or "all".
+/// One line on standard error if FLASHMASK_LOG names the room or "all"; several names have commas between them.
 void log(std::string_view room, std::string_view text);
 
 /// Writes machine output where --json points: a file, or "-" for standard output.

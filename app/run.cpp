@@ -281,7 +281,10 @@ void add_run(CLI::App& parent, int& exit_code) {
       ->expected(0, 1)
       ->default_str("-")
       ->group(group);
-  command->callback([options, &exit_code] { exit_code = execute(*options); });
+  command->callback([options, command, &exit_code] {
+    check_ranks_options(*command, options->ranks, options->ranks.ranks > 0 || options->check == "contamination");
+    exit_code = execute(*options);
+  });
 }
 
 }  // namespace flashmask::app

@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "core/check.hpp"
 #include "format/json.hpp"
+#include "given.hpp"
 #include "mask_request.hpp"
 #include "ranks.hpp"
 #include "report.hpp"
@@ -192,7 +193,38 @@ int run_paper(const Options& options, const NamedCluster& named) {
   return 0;
 }
 
-int execute(Options options) {
+/// Refuses what was given and would not be used.
+void check_use(const CLI::App& command, const Options& options) {
+  refuse_given(command, {"--deadline"}, "nothing waits in a simulation");
+  check_ranks_options(command, options.ranks, true);
+  if (options.ranks.ranks == 0)
+    refuse_given(command, {"--nodes"}, "without --ranks the cluster says how many nodes there are");
+  if (!options.paper) refuse_given(command, {"--draws"}, "it belongs to --paper");
+  if (options.paper) {
+    refuse_given(command, {"--mask",       "--workload",   "--import",   "--rows",    "--columns",      "--batch",
+                           "--mask-heads", "--window",     "--global",   "--prefix",  "--chunk-length", "--frame",
+                           "--left",       "--right",      "--past",     "--buckets", "--plan",         "--svg",
+                           "--compare",    "--no-overlap", "--no-prune", "--direct"},
+                 "--paper has masks, plans and variants of its own");
+  }
+  if (options.compare) {
+    refuse_given(command, {"--plan", "--no-overlap", "--no-prune", "--direct"}, "--compare runs its own variants");
+  }
+}
+
+/// A simulated rank is a device of the cluster.
+void check_ranks_fit(const RanksOptions& ranks, const NamedCluster& named) {
+  core::check(ranks.nodes <= named.nodes, "--nodes {}: cluster {} has {} nodes", ranks.nodes,
+              format::escaped(named.name), named.nodes);
+  core::check(
+      (ranks.ranks + ranks.nodes - 1) / ranks.nodes <= named.gpus_per_node,
+      "--ranks {} on --nodes {}: cluster {} has {} nodes of {} devices; take fewer ranks, more nodes or another "
+      "--cluster",
+      ranks.ranks, ranks.nodes, format::escaped(named.name), named.nodes, named.gpus_per_node);
+}
+
+int execute(const CLI::App& command, Options options) {
+  check_use(command, options);
   NamedCluster named = options.cluster.empty() ? built_in_cluster() : read_cluster(options.cluster);
   if (options.communication_sms >= 0)
     named.cluster.communication_sms = static_cast<std::int32_t>(options.communication_sms);
@@ -200,6 +232,7 @@ int execute(Options options) {
     options.ranks.ranks = named.nodes * named.gpus_per_node;
     options.ranks.nodes = named.nodes;
   }
+  check_ranks_fit(options.ranks, named);
   if (options.paper) return run_paper(options, named);
   const NamedMask mask = build(options.request, "histogram");
   const auto cluster = tiles_for(named, options.head_dim);
@@ -290,7 +323,7 @@ void add_simulate(CLI::App& parent, int& exit_code) {
       ->expected(0, 1)
       ->default_str("-")
       ->group(group);
-  command->callback([options, &exit_code] { exit_code = execute(*options); });
+  command->callback([options, command, &exit_code] { exit_code = execute(*command, *options); });
 }
 
 }  // namespace flashmask::app

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "balance/verify_kind.hpp"
 #include "core/check.hpp"
 
 namespace flashmask::balancing {
@@ -244,7 +245,11 @@ class Verifier {
   void bound() {
     if (r_.lower_bound > r_.peak) find("lower_bound = {} exceeds the peak {}", r_.lower_bound, r_.peak);
     if (r_.proven_optimal != (r_.lower_bound == r_.peak)) find("proven_optimal does not follow from peak and bound");
-    if (r_.lower_bound == 0 || r_.assignment.empty()) {
+    if (r_.lower_bound == 0) {
+      out_.bound = BoundCheck::trivial;
+      return;
+    }
+    if (r_.assignment.empty()) {
       out_.bound = BoundCheck::recomputed;
       return;
     }
@@ -347,14 +352,19 @@ class Verifier {
 }  // namespace
 
 std::string_view to_string(BoundCheck check) {
-  constexpr std::array<std::string_view, 3> names{"recomputed", "enumerated", "trusted"};
+  constexpr std::array<std::string_view, 4> names{"trivial", "recomputed", "enumerated", "trusted"};
   return names.at(static_cast<std::size_t>(check));
 }
 
-Verification verify(const PlanRecord& record, std::span<const WeightedMask> masks, const WorkloadOptions& options) {
+Verification verify(const PlanRecord& record, std::span<const WeightedMask> masks, const WorkloadOptions& options,
+                    std::span<const std::int64_t> documents) {
   Verification out;
   Verifier verifier(record, out);
   verifier.run();
+  if (out.passed()) {
+    if (std::string finding = kind_finding(record, documents); !finding.empty())
+      out.findings.push_back(std::move(finding));
+  }
   if (!masks.empty() && out.passed()) verifier.masks(masks, options);
   return out;
 }

@@ -11,6 +11,7 @@ namespace flashmask::balancing {
 
 /// How the lower bound was confirmed.
 enum class BoundCheck : std::uint8_t {
+  trivial,     ///< it is 0, and loads are not negative
   recomputed,  ///< a target one below it was refuted again by one of the published arguments
   enumerated,  ///< a target one below it was refuted again by trying every assignment (at most 15 chunks)
   trusted,     ///< it rests on a complete search that is too long to repeat here
@@ -24,8 +25,10 @@ struct Verification {
   [[nodiscard]] bool passed() const { return findings.empty(); }
 };
 
-/// Checks that every chunk is owned once and counts differ by one at most, recomputes rank loads, peak, bound and
-/// traffic from the record alone and, when `masks` are given, chunk loads and need sets from them under `options`.
-Verification verify(const PlanRecord& record, std::span<const WeightedMask> masks, const WorkloadOptions& options);
+/// Checks that every chunk is owned once and counts differ by one at most, that the assignment is what its kind says,
+/// recomputes rank loads, peak, bound and traffic from the record alone and, when `masks` are given, chunk loads and
+/// need sets from them under `options`. `documents`: lengths in tokens, when known, for per_document_dual_chunk.
+Verification verify(const PlanRecord& record, std::span<const WeightedMask> masks, const WorkloadOptions& options,
+                    std::span<const std::int64_t> documents = {});
 
 }  // namespace flashmask::balancing

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "flashmask/error.hpp"
 #include "format/json.hpp"
 
 namespace flashmask::format {
@@ -20,6 +21,18 @@ struct Range {
 
 /// The integer `value` holds; throws io naming `path` unless it is one inside `range`.
 std::int64_t integer_at(const Json& value, const std::string& path, Range range);
+/// Calls f() and puts `source` before the text of an Error that does not name it yet: what a file's content breaks deep
+/// inside (a builder, a plan's invariants) must still say which file.
+template <typename F>
+auto naming(std::string_view source, const F& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).find(source) != std::string_view::npos) throw;
+    throw Error(error.code(), std::string(source) + ": " + error.what(), error.location());
+  }
+}
+
 /// Calls visit(element, path of the element) for every element; throws io unless `value` is an array of at most
 /// `limit`.
 void for_each_at(const Json& value, const std::string& path, std::size_t limit,

@@ -221,11 +221,20 @@ Json& Json::set(std::string key, Json value) {
   return *this;
 }
 
-std::string_view Json::kind() const {
+std::string Json::kind() const {
+  if (const double* x = number())
+    return core::format("the number {} (integers: no fraction, no exponent, below 2^63)", *x);
+  if (const Array* elements = array()) {
+    for (std::size_t i = 0; i < elements->size(); ++i) {
+      const Json& element = (*elements)[i];
+      if (element.integer() != nullptr) continue;
+      const bool nested = element.array() != nullptr || element.integers() != nullptr;
+      return core::format("an array whose element {} is {}", i, nested ? "an array" : element.kind());
+    }
+  }
   static constexpr std::string_view names[] = {
-      "null",     "a boolean", "an integer", "a number with a fraction", "a string", "an array of integers",
-      "an array", "an object"};
-  return names[value_.index()];
+      "null", "a boolean", "an integer", "a number", "a string", "an array of integers", "an array", "an object"};
+  return std::string(names[value_.index()]);
 }
 
 std::string Json::dump(int indent) const {
@@ -253,6 +262,30 @@ std::string printable(std::string_view text) {
     if (c < ' ' || c > '~') c = '?';
   }
   if (text.size() > kShown) out += "...";
+  return out;
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
+    const unsigned lead = byte(i);
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xf0 && lead < 0xf5 ? 4
+                               : lead >= 0xe0                ? 3
+                               : lead >= 0xc2                ? 2
+                                                             : 0;
+    bool plain = length > 0 && lead < 0xf5 && lead >= ' ' && lead != 0x7f;
+    for (std::size_t k = 1; k < length; ++k) plain = plain && byte(i + k) >= 0x80 && byte(i + k) < 0xc0;
+    if (lead == 0xc2 && byte(i + 1) < 0xa0) plain = false;  // the C1 controls
+    if (plain) {
+      out += text.substr(i, length);
+      i += length;
+    } else {
+      out += core::format("\\x{:02x}", lead);
+      ++i;
+    }
+  }
   return out;
 }
 

@@ -56,8 +56,9 @@ class Json {
   /// Appends a member; this must be an object or null, which becomes one. Returns *this.
   Json& set(std::string key, Json value);
 
-  /// What kind of value this is, for error texts: "an integer", "a string", ...
-  [[nodiscard]] std::string_view kind() const;
+  /// What kind of value this is, for error texts: "an integer", "a string", ...; a number that is no integer with its
+  /// value, an array with the place of its first element that is none.
+  [[nodiscard]] std::string kind() const;
 
   /// The value as text: `indent` spaces a level, arrays of numbers on one line; indent 0 puts all on one line.
   /// Strings that are not UTF-8 are repaired, numbers that are not finite become null.
@@ -76,6 +77,9 @@ Json parse_json(std::string_view text, std::string_view source, const JsonLimits
 /// A text from a stranger as it may be shown on a terminal: in quotes, escaped to printable ASCII, at most 64
 /// characters.
 std::string printable(std::string_view text);
+
+/// A text for a terminal, uncut: control characters and bytes that are not UTF-8 become \xNN.
+std::string escaped(std::string_view text);
 
 /// Text of a file ("-" is standard input). Throws io for a file that cannot be read or is longer than `limit` bytes.
 std::string read_file(const std::string& path, std::size_t limit = JsonLimits{}.bytes);

@@ -45,12 +45,17 @@ Json to_json_value(const masks::Document& document) {
 PackedRow parse_packed_row(const Json& value, const std::string& path) {
   Fields fields(value, path);
   PackedRow row;
-  if (const Json* documents = fields.optional("documents")) {
+  const Json* documents = fields.optional("documents");
+  const Json* tree = fields.optional("tree");
+  if (documents != nullptr && tree != nullptr) {
+    core::fail(ErrorCode::io, "{}: give \"documents\" or \"tree\", not both", path);
+  }
+  if (documents != nullptr) {
     for_each_at(*documents, fields.path_of("documents"), kMaxPieces, [&](const Json& element, const std::string& at) {
       row.documents.push_back(parse_document(element, at));
     });
   }
-  if (const Json* tree = fields.optional("tree")) {
+  if (tree != nullptr) {
     for_each_at(*tree, fields.path_of("tree"), kMaxPieces,
                 [&](const Json& element, const std::string& at) { row.tree.push_back(parse_node(element, at)); });
   }

@@ -233,7 +233,7 @@ Plan parse_plan(std::string_view text, std::string_view source) {
       r.needs.push_back(parse_needs(need, path, chunks, words_left));
     });
   }
-  const Plan plan(std::move(r));
+  const Plan plan = naming(source, [&] { return Plan(std::move(r)); });
   check_derived(fields, plan);
   fields.finish();
   return plan;

@@ -27,7 +27,7 @@ Workload parse_workload(std::string_view text, std::string_view source) {
   workload.rows = fields.integer("rows", kTokenRange);
   workload.batch = parse_packed_rows(fields.required("batch"), fields.path_of("batch"));
   fields.finish();
-  validate(workload);
+  naming(source, [&] { validate(workload); });
   return workload;
 }
 

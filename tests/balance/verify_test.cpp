@@ -87,6 +87,68 @@ TEST(Verify, every_single_lie_is_found) {
   EXPECT_FALSE(verify(good, masks, dearer).passed());
 }
 
+TEST(Verify, a_plan_that_is_not_of_its_kind_is_found) {
+  const std::vector<std::int64_t> documents{32 << 10, 96 << 10, 64 << 10};
+  Workload w = family_workload(Family::causal_document_8k, 192 << 10, 4, 2, 3);
+  w.documents = documents;
+  const PlanKind layouts[] = {PlanKind::contiguous, PlanKind::dual_chunk, PlanKind::per_document_dual_chunk};
+  for (const PlanKind kind : layouts) {
+    const PlanRecord good = balance(w, {.kind = kind}).record();
+    EXPECT_TRUE(verify(good, {}, {}).passed()) << to_string(kind) << ": " << verify(good, {}, {}).findings.front();
+    const Verification known = verify(good, {}, {}, documents);
+    EXPECT_TRUE(known.passed()) << to_string(kind) << ": " << known.findings.front();
+    for (const PlanKind forged : {PlanKind::contiguous, PlanKind::dual_chunk, PlanKind::per_document_dual_chunk,
+                                  PlanKind::lpt, PlanKind::hcc_ipo}) {
+      if (forged == kind) continue;
+      PlanRecord bad = good;
+      bad.kind = forged;
+      const Verification v = verify(Plan(bad).record(), {}, {});  // the plan itself stays legal
+      ASSERT_FALSE(v.passed()) << to_string(kind) << " passes for " << to_string(forged);
+      EXPECT_NE(v.findings.front().find("kind is "), std::string::npos) << v.findings.front();
+    }
+    PlanRecord bad = good;
+    bad.method = PlanMethod::triples;
+    EXPECT_FALSE(verify(bad, {}, {}).passed()) << to_string(kind);
+    bad = good;
+    bad.seed = 7;
+    EXPECT_FALSE(verify(bad, {}, {}).passed()) << to_string(kind);
+  }
+  // Right for other documents: what the file alone cannot show, the documents do.
+  const PlanRecord other = balance(w, {.kind = PlanKind::per_document_dual_chunk}).record();
+  const std::vector<std::int64_t> swapped{96 << 10, 32 << 10, 64 << 10};
+  EXPECT_FALSE(verify(other, {}, {}, swapped).passed());
+  const PlanRecord searched = balance(w).record();
+  for (const PlanKind forged : layouts) {
+    PlanRecord bad = searched;
+    bad.kind = forged;
+    bad.method = PlanMethod::layout;
+    bad.epsilon_millionths = 0;
+    EXPECT_FALSE(verify(bad, {}, {}).passed()) << to_string(forged);
+  }
+}
+
+TEST(Verify, layouts_of_every_small_size_are_of_their_kind) {
+  for (std::int64_t ranks = 1; ranks <= 5; ++ranks) {
+    for (std::int64_t chunks = 0; chunks <= 4 * ranks + 1; ++chunks) {
+      Workload w;
+      w.ranks = ranks;
+      w.loads.assign(static_cast<std::size_t>(chunks), 3);
+      for (const PlanKind kind : {PlanKind::contiguous, PlanKind::dual_chunk, PlanKind::lpt, PlanKind::hcc_ipo}) {
+        const Verification v = verify(balance(w, {.kind = kind}).record(), {}, {});
+        EXPECT_TRUE(v.passed()) << to_string(kind) << ", " << chunks << " chunks on " << ranks << ": " << v.findings[0];
+        if (chunks == 0) {
+          EXPECT_EQ(v.bound, BoundCheck::trivial);
+        }
+      }
+      if (chunks == 0 || chunks % (2 * ranks) != 0) continue;
+      w.documents = {2 * ranks, chunks - 2 * ranks};
+      const Verification v =
+          verify(balance(w, {.kind = PlanKind::per_document_dual_chunk}).record(), {}, {}, w.documents);
+      EXPECT_TRUE(v.passed()) << chunks << " chunks on " << ranks << ": " << v.findings[0];
+    }
+  }
+}
+
 TEST(Verify, a_bound_above_the_optimum_is_refuted) {
   Workload w;
   w.loads = {10, 9, 9, 7, 7, 6, 5, 3, 1};

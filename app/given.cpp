@@ -1,0 +1,84 @@
+#include "given.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+
+#include "core/check.hpp"
+#include "format/json.hpp"
+
+namespace flashmask::app {
+namespace {
+
+using core::check;
+
+/// A decimal integer, all of `text`.
+std::optional<std::int64_t> integer(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+bool given(const CLI::App& command, const std::string& option) {
+  const CLI::Option* found = command.get_option_no_throw(option);
+  return found != nullptr && found->count() > 0;
+}
+
+void refuse_given(const CLI::App& command, const std::vector<std::string>& options, std::string_view why) {
+  for (const std::string& option : options) {
+    if (!given(command, option)) continue;
+    std::string values;
+    if (const CLI::Option* found = command.get_option_no_throw(option); found->get_expected_max() > 0) {
+      for (const std::string& value : found->results()) values += " " + value;
+    }
+    core::fail(ErrorCode::invalid_argument, "{}{}: {}; leave it out", option, values, why);
+  }
+}
+
+CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
+  const std::string range = fmt::format("a whole number from {} to {}", low, high);
+  return CLI::Validator(
+      [low, high, range](std::string& text) {
+        const auto value = integer(text);
+        return value && *value >= low && *value <= high ? std::string() : fmt::format("{} is not {}", text, range);
+      },
+      range);
+}
+
+CLI::Validator share_of_one() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double value = -1;
+        const bool number = CLI::detail::lexical_cast(text, value);
+        return number && value >= 0 && value <= 1 ? std::string() : fmt::format("{} is not a number from 0 to 1", text);
+      },
+      "a number from 0 to 1");
+}
+
+std::vector<std::string> entries(std::string_view option, std::string_view text) {
+  std::vector<std::string> all;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    all.emplace_back(text.substr(begin, end - begin));
+    check(!all.back().empty(), "{} \"{}\": entry {} is empty; expected entries separated by commas", option, text,
+          all.size());
+    begin = end + 1;
+  }
+  return all;
+}
+
+std::vector<std::int64_t> whole_numbers(std::string_view option, std::string_view text) {
+  std::vector<std::int64_t> numbers;
+  for (const std::string& entry : entries(option, text)) {
+    const auto number = integer(entry);
+    check(number.has_value(), "{}: entry {}, \"{}\", is no whole number below 2^63", option, numbers.size() + 1, entry);
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+}  // namespace flashmask::app

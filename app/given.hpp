@@ -1,0 +1,28 @@
+// Options that were given although nothing would use them are refused, never ignored; and option values read exactly.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flashmask::app {
+
+/// Whether `option` ("--window") was given to `command`; false where the command has no such option.
+bool given(const CLI::App& command, const std::string& option);
+
+/// Throws invalid_argument for the first of `options` that was given: "--window 7: WHY; leave it out".
+void refuse_given(const CLI::App& command, const std::vector<std::string>& options, std::string_view why);
+
+/// Check of an option: a whole decimal number in [low, high], nothing that would be rounded, cut or saturated.
+CLI::Validator whole_number(std::int64_t low, std::int64_t high);
+/// Check of an option: a number from 0 to 1.
+CLI::Validator share_of_one();
+
+/// "a,b,c" as its entries; throws invalid_argument naming `option` and the position of an empty one.
+std::vector<std::string> entries(std::string_view option, std::string_view text);
+/// The same as whole numbers; throws naming the position of what is none.
+std::vector<std::int64_t> whole_numbers(std::string_view option, std::string_view text);
+
+}  // namespace flashmask::app
