@@ -164,6 +164,13 @@ class Run(unittest.TestCase):
         _, _, error = flashmask("run", *SMALL, "--mask", "causal", "--rows", "50", environment={"FLASHMASK_LOG": "run:debug"})
         self.assertIn("[run] causal: batch 1, rows 50", error)
 
+    def test_a_log_that_does_not_exist_is_named_once_with_those_that_do(self):
+        for value in ("rnu", "run,rnu,bnech", "run:loud"):
+            code, _, error = flashmask("mask", "--mask", "causal", "--rows", "50", environment={"FLASHMASK_LOG": value})
+            self.assertEqual(code, 0)
+            self.assertEqual(error.count("FLASHMASK_LOG"), 1, error)
+            self.assertIn("expected run, bench or all", error)
+
 
 class Simulate(unittest.TestCase):
     CLUSTER = {"format": "flashmask.cluster", "version": 1, "name": "four", "nodes": 2, "gpus_per_node": 2, "sms": 10,
@@ -306,6 +313,29 @@ class BadInput(unittest.TestCase):
         (["mask", "--mask", "full", "--rows", "100000", "--export", "dense"], "--export dense"),
         (["mask", "--import", "-", "--format", "foo"], "--format foo: known are mask, cu_seqlens"),
         (["bench", "--twelve", "--mask", "causal"], "--twelve"),
+        (["bench", "--twelve", "--frame", "4"], "--frame 4: mask full has no use for it, only video_block_causal"),
+        (["mask", "--mask", "causal", "--window", "7"], "--window 7: mask causal has no use for it, only sliding_window and"),
+        (["mask", "--workload", "equal:2", "--prefix", "7"], "--prefix 7: mask causal_document has no use for it"),
+        (["run", "--mask", "window", "--buckets", "3", *SMALL], "--buckets 3: mask window has no use for it, only hash_sparse"),
+        (["mask", "--mask", "causal", "--output", "x"], "--output x: it is where --export writes"),
+        (["mask", "--mask", "causal", "--rows", "8", "--json", "-", "--explain", "1", "0"], "--explain 1 0: standard output"),
+        (["mask", "--mask", "causal", "--rows", "8", "--json", "-", "--export", "dense"], "--export and --json both"),
+        (["mask", "--list", "--rows", "8"], "--rows 8: --list prints names"),
+        (["mask", "--import", "x.json", "--rows", "8"], "--rows 8: --import takes the whole mask from its file"),
+        (["mask", "--mask", "causal", "--seed", "18446744073709551615"], "18446744073709551615 is not a whole number from 0 to"),
+        (["mask", "--mask", "causal", "--seed", "0x10"], "--seed: 0x10 is not a whole number"),
+        (["run", "--nodes", "3", *SMALL], "--nodes 3: it belongs to --ranks"),
+        (["run", "--plan", "lpt", *SMALL], "--plan lpt: it belongs to --ranks"),
+        (["run", "--ranks", "2", "--plan", "./p.json", "--chunk", "64", *SMALL], "--chunk 64: the plan file says"),
+        (["simulate", "--ranks", "1024"], "--ranks 1024 on --nodes 1: cluster 2 nodes of 8 H100 has 2 nodes of 8 devices"),
+        (["simulate", "--ranks", "17", "--nodes", "2"], "--ranks 17"),
+        (["simulate", "--ranks", "8", "--nodes", "4"], "--nodes 4: cluster 2 nodes of 8 H100 has 2 nodes"),
+        (["simulate", "--nodes", "1"], "--nodes 1: without --ranks"),
+        (["simulate", "--deadline", "5"], "--deadline 5: nothing waits"),
+        (["simulate", "--compare", "--direct"], "--direct: --compare runs its own variants"),
+        (["simulate", "--paper", "--mask", "causal"], "--mask causal: --paper has masks"),
+        (["simulate", "--draws", "3"], "--draws 3: it belongs to --paper"),
+        (["bench", "balance", "--table", "ablation", "--repeats", "3"], "--repeats 3: --table ablation times nothing"),
         (["bench", "--repeats", "0"], "--repeats"),
         (["frobnicate"], "frobnicate"),
         ([], "subcommand"),
@@ -354,6 +384,36 @@ class BadInput(unittest.TestCase):
             code, _, error = flashmask("mask", "--import", "-", "--format", form, stdin=text)
             self.assertEqual(code, 2, (form, text))
             self.assertIn(part, error, text)
+
+    def test_causal_is_refused_where_the_file_says_it(self):
+        for form, text in (("dense", "[[1]]"), ("mask", "{}"), ("cu_seqlens", '{"q":[0,1],"k":[0,1],"causal":false}')):
+            code, _, error = flashmask("mask", "--import", "-", "--format", form, "--causal", stdin=text)
+            self.assertEqual(code, 2, form)
+            self.assertIn("--causal", error)
+
+    def test_file_names_cannot_reach_the_terminal_as_escape_codes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "\x1b[31mred\x1b[0m\n.json")
+            code, _, error = flashmask("mask", "--import", path)
+            self.assertEqual(code, 2)
+            self.assertIn("\\x1b[31mred\\x1b[0m\\x0a.json: cannot open", error)
+            pathlib.Path(path).write_text("[0,4]")
+            code, out, error = flashmask("mask", "--import", path, "--format", "cu_seqlens")
+            self.assertEqual((code, error), (0, ""))
+            self.assertNotIn("\x1b", out)
+
+    def test_every_error_of_a_file_names_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "bad.json")
+            for option, text in ((["--workload"], '{"format":"flashmask.workload","version":1,"rows":4,"batch":[{"documents":[2]}]}'),
+                                 (["--workload"], '{"format":"flashmask.workload","version":1e30}'),
+                                 (["--import"], '{"format":"flashmask.mask","version":1,"rows":4,"builder":"nothing"}'),
+                                 (["--format", "cu_seqlens", "--import"], "[0,5,3]"),
+                                 (["--format", "attention_mask", "--import"], "[1,5]")):
+                pathlib.Path(path).write_text(text)
+                code, _, error = flashmask("mask", *option, path)
+                self.assertEqual(code, 2, text)
+                self.assertIn(path, error)
 
     def test_help_and_version_exit_with_0(self):
         for arguments in (["--help"], ["run", "--help"], ["mask", "--help"], ["bench", "--help"], ["--version"]):

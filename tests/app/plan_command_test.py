@@ -75,11 +75,57 @@ class Plan(unittest.TestCase):
         slow = self.plan("--loads", "4,4,4,4", "--ranks", "2", "--speeds", "100,50")
         self.assertEqual(slow["peak"], 16)
 
+    def test_a_forged_kind_is_found(self):
+        self.flashmask(*MASK, "--ranks", "4", "--chunk", "512", "--json", "plan.json")
+        path = os.path.join(self.directory.name, "plan.json")
+        with open(path) as file:
+            plan = json.load(file)
+        plan.update(kind="contiguous", method="layout", epsilon=0)
+        del plan["digest"]
+        with open(path, "w") as file:
+            json.dump(plan, file)
+        self.assertIn("WRONG  kind is contiguous, but chunk", self.flashmask("--verify", "plan.json", code=1))
+
+    def test_verify_takes_nothing_that_it_would_ignore(self):
+        self.flashmask(*MASK, "--json", "plan.json")
+        for arguments in (["--loads", "1,2"], ["--ranks", "4"], ["--chunk", "64"], ["--kind", "lpt"], ["--unit", "cells"],
+                          ["--compare"], ["--json"], ["--svg", "x.svg"], ["--speeds", "1"], ["--epsilon", "0"],
+                          ["--rows", "16384"], ["--tile", "64x64"], ["--dtype", "f32"]):
+            self.assertIn(arguments[0], self.flashmask("--verify", "plan.json", *arguments, code=2))
+        self.flashmask("--loads", "0,0", "--ranks", "2", "--json", "zero.json")
+        self.assertIn("lower bound 0, as loads are not negative", self.flashmask("--verify", "zero.json"))
+        self.assertIn("bare", self.flashmask("--verify", "zero.json", *MASK, code=2))
+
+    def test_without_chunk_there_are_eight_a_rank_and_the_output_says_so(self):
+        plan = self.plan("--mask", "causal", "--rows", "8192", "--ranks", "8")
+        self.assertEqual((plan["chunk"], len(plan["assignment"])), (128, 64))
+        sheet = self.flashmask("--mask", "causal", "--rows", "8192", "--ranks", "8")
+        self.assertIn("64 of 128 tokens (about eight a rank, as --chunk is not given)", sheet)
+        self.assertNotIn("not given", self.flashmask("--mask", "causal", "--rows", "8192", "--chunk", "128"))
+        self.assertEqual(self.plan("--mask", "causal", "--rows", "100", "--ranks", "2")["chunk"], 64)
+
     def test_bad_input_is_named(self):
         for arguments, word in ((["--loads", "1,2", "--ranks", "0"], "ranks"), (["--loads", "1,-2"], "loads[1]"),
                                 (["--loads", "1", "--kind", "magic"], "kind"), ([*MASK, "--tile", "12"], "--tile"),
                                 (["--loads", "1", "--mask", "causal"], "--loads"), (["--verify", "none.json"], "none.json"),
-                                ([*MASK, "--chunk", "0"], "chunk"), ([*MASK, "--nodes", "9"], "nodes")):
+                                ([*MASK, "--chunk", "0"], "chunk"), ([*MASK, "--nodes", "9"], "nodes"),
+                                (["--loads", ""], "--loads \"\": entry 1 is empty"),
+                                (["--loads", "1,,2"], "--loads \"1,,2\": entry 2 is empty"),
+                                (["--loads", "1,2,"], "entry 3 is empty"), (["--loads", "1,2.5"], "entry 2, \"2.5\""),
+                                (["--loads", "9223372036854775808"], "entry 1"),
+                                (["--loads", "1,2", "--chunk", "5"], "--chunk 5: --loads stands alone"),
+                                (["--loads", "1,2", "--speeds", "1,,2"], "--speeds \"1,,2\": entry 2"),
+                                ([*MASK, "--costs", "5"], "--costs 5: expected two numbers"),
+                                ([*MASK, "--layers", "causal,,full"], "--layers \"causal,,full\": entry 2"),
+                                ([*MASK, "--layers", "causal:2,full", "--window", "5"], "--window 5: mask causal has no use"),
+                                ([*MASK, "--epsilon", "nan"], "--epsilon: nan is not a number from 0 to 1"),
+                                ([*MASK, "--epsilon", "inf"], "--epsilon: inf"), ([*MASK, "--epsilon", "-0.1"], "--epsilon"),
+                                ([*MASK, "--search-seed", "99999999999999999999"], "99999999999999999999 is not a whole number"),
+                                ([*MASK, "--steps", "1e3"], "--steps: 1e3"), ([*MASK, "--kind", "lpt", "--steps", "3"], "--steps 3"),
+                                ([*MASK, "--unit", "cells", "--tile", "64x64"], "--tile 64x64: --unit cells"),
+                                ([*MASK, "--compare", "--json"], "--json"), ([*MASK, "--sweep", "--ranks", "4"], "--ranks 4"),
+                                ([*MASK, "--compare", "--sweep"], "--compare and --sweep"),
+                                ([*MASK, "--sweep-ranks", "4"], "--sweep-ranks 4: it belongs to --sweep")):
             self.assertIn(word, self.flashmask(*arguments, code=2))
 
 

@@ -102,7 +102,7 @@ TEST(Verify, a_plan_that_is_not_of_its_kind_is_found) {
       if (forged == kind) continue;
       PlanRecord bad = good;
       bad.kind = forged;
-      const Verification v = verify(Plan(bad).record(), {}, {});  // the plan itself stays legal
+      const Verification v = verify(Plan(bad).record(), {}, {}, documents);  // the plan itself stays legal
       ASSERT_FALSE(v.passed()) << to_string(kind) << " passes for " << to_string(forged);
       EXPECT_NE(v.findings.front().find("kind is "), std::string::npos) << v.findings.front();
     }

@@ -65,6 +65,28 @@ TEST(Json, numbers_round_trip_and_those_json_lacks_become_null) {
   EXPECT_EQ(parse_json("18446744073709551615", "t").integer(), nullptr);  // beyond int64: no integer of ours
 }
 
+TEST(Json, kinds_say_which_value_or_which_element_is_no_integer) {
+  const auto kind = [](const char* text) { return parse_json(text, "t").kind(); };
+  EXPECT_TRUE(contains(kind("1e30"), "the number 1e+30 (integers: no fraction, no exponent, below 2^63)"));
+  EXPECT_TRUE(contains(kind("1.0"), "the number 1 (integers: no fraction"));
+  EXPECT_TRUE(contains(kind("18446744073709551615"), "the number 1.8446744073709552e+19 (integers"));
+  EXPECT_TRUE(contains(kind("[1,2.5,3]"), "an array whose element 1 is the number 2.5"));
+  EXPECT_EQ(kind("[1,[2]]"), "an array whose element 1 is an array");
+  EXPECT_EQ(kind("[1,2]"), "an array of integers");
+}
+
+TEST(Json, texts_for_a_terminal_keep_words_of_any_language_and_no_control_characters) {
+  EXPECT_EQ(escaped("plain \u00fc\u65e5\U0001f600.json"), "plain \u00fc\u65e5\U0001f600.json");
+  EXPECT_EQ(escaped("\x1b[31m\n\x7f"), "\\x1b[31m\\x0a\\x7f");
+  EXPECT_EQ(escaped("\xc2\x9b"
+                    "2J"),
+            "\\xc2\\x9b"
+            "2J")
+      << "a control character of eight bits";
+  EXPECT_EQ(escaped("\xff\xe6\x97"), "\\xff\\xe6\\x97") << "not UTF-8";
+  EXPECT_EQ(escaped(""), "");
+}
+
 TEST(Json, files_that_cannot_be_read_are_named) {
   EXPECT_TRUE(contains(error_of([] { read_file("/nonexistent/x.json"); }), "/nonexistent/x.json: cannot open"));
   EXPECT_TRUE(contains(error_of([] { read_file("/"); }), "/: cannot"));

@@ -66,6 +66,18 @@ TEST(PlanJson, a_file_that_lies_is_refused_by_the_field) {
   EXPECT_TRUE(contains(error(replaced(good, "\"epsilon\": 0.0", "\"epsilon\": 7.0")), "epsilon"));
 }
 
+TEST(PlanJson, every_error_names_the_file) {
+  const std::string good = plan_json(example(2)).dump();
+  for (const auto& [from, to] :
+       {std::pair{"\"peak\": ", "\"peak\": 1"}, std::pair{"\"ranks\": 4", "\"ranks\": 3"},
+        std::pair{"\"version\": 1", "\"version\": 1e30"}, std::pair{"\"chunk_loads\": [", "\"chunk_loads\": [0.5, "}}) {
+    EXPECT_TRUE(contains(error_of([&] { parse_plan(replaced(good, from, to), "dir/p.json"); }), "dir/p.json: ")) << to;
+  }
+  EXPECT_TRUE(
+      contains(error_of([&] { parse_plan(replaced(good, "\"chunk_loads\": [", "\"chunk_loads\": [0.5, "), "p"); }),
+               "element 0 is the number 0.5"));
+}
+
 TEST(PlanJson, every_prefix_and_every_changed_byte_is_parsed_or_refused) {
   const Plan plan = example(2);
   const std::string good = plan_json(plan).dump(0);

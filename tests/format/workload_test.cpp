@@ -188,6 +188,11 @@ TEST(WorkloadFile, errors_name_the_place_the_value_and_what_is_allowed) {
   EXPECT_TRUE(contains(error(R"("batch":[])"), "\"rows\" is missing"));
   EXPECT_TRUE(contains(error(R"("rows":5,"batch":[])"), "batch must be in [1"));
   EXPECT_TRUE(contains(error(R"("rows":5,"batch":[{"documents":[5],"tree":[{"length":5}]}])"), "not both"));
+  EXPECT_TRUE(contains(error(R"("rows":5,"batch":[{"documents":[5],"tree":[]}])"), "w.json: batch[0]: give"));
+  EXPECT_TRUE(contains(error(R"("rows":5,"batch":[{"documents":[],"tree":[{"length":5}]}])"), "not both"));
+  EXPECT_TRUE(contains(error(R"("rows":5,"batch":[{"documents":[3]}])"), "w.json: batch row 0"));
+  EXPECT_TRUE(
+      contains(error(R"("rows":5e0,"batch":[])"), "w.json: rows: expected an integer in [0, 16777216], got the"));
   EXPECT_TRUE(contains(error(R"("rows":5,"batch":[{"documents":[5]},{"tree":[{"length":5}]}])"),
                        "batch row 1: a workload has"));
   EXPECT_TRUE(contains(error(R"("rows":5,"batch":[{"documents":[{"length":5,"prefix":6}]}])"), "prefix 6 is outside"));
