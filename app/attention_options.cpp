@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "given.hpp"
 #include "report.hpp"
 
 namespace flashmask::app {
@@ -13,7 +14,7 @@ void add_attention_options(CLI::App& command, AttentionOptions& options) {
       ->capture_default_str()
       ->group(group);
   command.add_option("--head-dim", options.head_dim, "Elements of a head")
-      ->check(CLI::Range(1, 256))
+      ->check(whole_number(1, 256))
       ->capture_default_str()
       ->group(group);
   command.add_option("--dtype", options.dtype, "bf16, fp16 or f32")
@@ -25,7 +26,7 @@ void add_attention_options(CLI::App& command, AttentionOptions& options) {
       ->capture_default_str()
       ->group(group);
   command.add_option("--threads", options.threads, "0: FLASHMASK_THREADS if set, else one per core")
-      ->check(CLI::Range(0, 4096))
+      ->check(whole_number(0, 4096))
       ->capture_default_str()
       ->group(group);
 }

@@ -9,6 +9,7 @@
 #include "command.hpp"
 #include "core/check.hpp"
 #include "core/parallel_for.hpp"
+#include "given.hpp"
 #include "mask_request.hpp"
 #include "problem.hpp"
 #include "report.hpp"
@@ -230,12 +231,12 @@ void add_bench(CLI::App& parent, int& exit_code) {
   command->add_flag("--twelve", options->twelve, "The twelve benchmark masks, each laid over the workload")
       ->group(group);
   command->add_option("--warmups", options->warmups, "Untimed runs first; 1, or 3 with --backend sm90")
-      ->check(CLI::Range(0, 1000))
+      ->check(whole_number(0, 1000))
       ->group(group);
   command
       ->add_option("--repeats", options->repeats,
                    "Timed runs; 5, or with --backend sm90 9 (5 where a launch takes over 40 ms)")
-      ->check(CLI::Range(1, 100000))
+      ->check(whole_number(1, 100000))
       ->group(group);
   command->add_option("--json", options->json, "Write the figures as JSON to this file; - is standard output")
       ->expected(0, 1)

@@ -227,10 +227,10 @@ void add_bench_balance(CLI::App& bench, int& exit_code) {
       ->check(CLI::IsMember({"ablation", "production"}))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Instances are drawn from seeds 1000 * SEED and up")
-      ->check(CLI::Range(0, 1'000'000'000))
+      ->check(whole_number(0, 1'000'000'000))
       ->capture_default_str();
   command->add_option("--repeats", options->repeats, "Timed runs of an instance")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   command->callback([options, command, &exit_code] {
     if (options->table == "ablation") refuse_given(*command, {"--repeats"}, "--table ablation times nothing");

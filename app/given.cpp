@@ -21,6 +21,12 @@ std::optional<std::int64_t> integer(std::string_view text) {
   return value;
 }
 
+/// The same without leading zeros, which the parser of options would take for octal digits.
+std::optional<std::int64_t> decimal(std::string_view text) {
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  return digits.size() > 1 && digits.starts_with('0') ? std::nullopt : integer(text);
+}
+
 }  // namespace
 
 bool given(const CLI::App& command, const std::string& option) {
@@ -43,7 +49,7 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
   const std::string range = fmt::format("a whole number from {} to {}", low, high);
   return CLI::Validator(
       [low, high, range](std::string& text) {
-        const auto value = integer(text);
+        const auto value = decimal(text);
         return value && *value >= low && *value <= high ? std::string() : fmt::format("{} is not {}", text, range);
       },
       range);

@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string_view>
 
 #include "command.hpp"
+#include "core/check.hpp"
 #include "flashmask/error.hpp"
 #include "flashmask/version.hpp"
 #include "format/json.hpp"
@@ -33,7 +35,18 @@ int exit_code_of(ErrorCode code) {
   }
 }
 
+/// An option without its value ("--svg" "", "--svg=") is a mistake of a script, not a way to leave the option out.
+void check_values(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument(argv[i]);
+    const bool assigned = argument.starts_with("--") && argument.ends_with("=");
+    core::check(!assigned && !argument.empty(), "{} \"\": its value is empty; give one or leave the option out",
+                assigned ? argument.substr(0, argument.size() - 1) : std::string_view(argv[i - 1]));
+  }
+}
+
 int run(int argc, char** argv) {
+  check_values(argc, argv);
   int exit_code = 0;
   CLI::App parser("flashmask: mask-aware exact attention", "flashmask");
   parser.set_version_flag("--version", FLASHMASK_VERSION_STRING);

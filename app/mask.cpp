@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <limits>
 
 #include "command.hpp"
 #include "core/check.hpp"
@@ -204,7 +205,7 @@ void add_mask(CLI::App& parent, int& exit_code) {
       ->group(group);
   auto place = std::make_shared<std::array<std::int64_t, 2>>();
   command->add_option("--at", *place, "Batch row and mask head for pictures and --explain (default 0 0)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
       ->group(group);
   command->add_option("--svg", options->svg, "Write a picture of the tiles to this file")->group(group);
   command

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/check.hpp"
+#include "format/fields.hpp"
 #include "format/json.hpp"
 #include "given.hpp"
 
@@ -138,8 +139,10 @@ NamedMask build_workload(const MaskRequest& request, const std::string& source) 
   check(request.command == nullptr || !given(*request.command, "--batch") ||
             request.batch == static_cast<std::int64_t>(workload.batch.size()),
         "--batch {}: workload {} has {} batch rows; leave it out", request.batch, source, workload.batch.size());
-  NamedMask named{
-      fmt::format("{} of {}", builder, format::escaped(workload.name)), builder, masks::build(builder, options), {}};
+  // Whoever named the builder is at fault where it does not exist or does not serve these rows.
+  ColumnMask mask = request.mask.empty() ? format::naming(source, [&] { return masks::build(builder, options); })
+                                         : masks::build(builder, options);
+  NamedMask named{fmt::format("{} of {}", builder, format::escaped(workload.name)), builder, std::move(mask), {}};
   named.workload = std::move(workload);
   return named;
 }
@@ -159,7 +162,7 @@ std::string generator_list() {
 
 void add_details(CLI::App& command, MaskRequest& request) {
   const std::string details = "Details of some builders";
-  const auto length = CLI::Range(std::int64_t{0}, format::kMaxTokens);
+  const auto length = whole_number(0, format::kMaxTokens);
   command.add_option("--window", request.window, "sliding_window: keys; global_sliding_window: reach")
       ->check(length)
       ->group(details);
@@ -180,7 +183,7 @@ void add_details(CLI::App& command, MaskRequest& request) {
       ->capture_default_str()
       ->group(details);
   command.add_option("--buckets", request.buckets, "hash_sparse: buckets")
-      ->check(CLI::Range(1, 1 << 30))
+      ->check(whole_number(1, 1 << 30))
       ->capture_default_str()
       ->group(details);
 }
@@ -207,19 +210,19 @@ void add_mask_options(CLI::App& command, MaskRequest& request) {
 
   const std::string sizes = "Its size";
   command.add_option("--rows", request.rows, "Query rows (tokens); default: the workload's, else 8192")
-      ->check(CLI::Range(std::int64_t{0}, format::kMaxTokens))
+      ->check(whole_number(0, format::kMaxTokens))
       ->group(sizes);
   command
       .add_option("--columns", request.columns,
                   "Key columns, the tokens of a workload; default: rows. Rows are the last of the columns")
-      ->check(CLI::Range(std::int64_t{0}, format::kMaxTokens))
+      ->check(whole_number(0, format::kMaxTokens))
       ->group(sizes);
   command.add_option("--batch", request.batch, "Batch rows")
-      ->check(CLI::Range(std::int64_t{1}, format::kMaxBatch))
+      ->check(whole_number(1, format::kMaxBatch))
       ->capture_default_str()
       ->group(sizes);
   command.add_option("--mask-heads", request.mask_heads, "Masks per batch row: 1, the KV heads or the query heads")
-      ->check(CLI::Range(1, 65536))
+      ->check(whole_number(1, 65536))
       ->capture_default_str()
       ->group(sizes);
   command.add_option("--seed", request.seed, "Seed of everything drawn")

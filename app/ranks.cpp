@@ -70,11 +70,11 @@ std::array<std::int64_t, kLinks> bytes_of(const LinkCounters& counters, Stage st
 void add_ranks_options(CLI::App& command, RanksOptions& options) {
   const std::string group = "Context parallelism on virtual ranks";
   command.add_option("--ranks", options.ranks, "Ranks (threads of this process); 0: one device")
-      ->check(CLI::Range(0, 1024))
+      ->check(whole_number(0, 1024))
       ->capture_default_str()
       ->group(group);
   command.add_option("--nodes", options.nodes, "Nodes the ranks live on")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole_number(1, 1024))
       ->capture_default_str()
       ->group(group);
   command
@@ -84,11 +84,11 @@ void add_ranks_options(CLI::App& command, RanksOptions& options) {
       ->capture_default_str()
       ->group(group);
   command.add_option("--chunk", options.chunk, "Rows of a chunk; 0: eight chunks a rank, a multiple of 64 rows")
-      ->check(CLI::Range(std::int64_t{0}, format::kMaxTokens))
+      ->check(whole_number(0, format::kMaxTokens))
       ->capture_default_str()
       ->group(group);
   command.add_option("--deadline", options.deadline, "Seconds any wait may take")
-      ->check(CLI::Range(1, 86400))
+      ->check(whole_number(1, 86400))
       ->capture_default_str()
       ->group(group);
 }

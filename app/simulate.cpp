@@ -293,7 +293,7 @@ void add_simulate(CLI::App& parent, int& exit_code) {
   const std::string group = "What is simulated";
   command->add_option("--heads", options->heads, "Query heads : KV heads")->capture_default_str()->group(group);
   command->add_option("--head-dim", options->head_dim, "Head dimension")
-      ->check(CLI::Range(1, 256))
+      ->check(whole_number(1, 256))
       ->capture_default_str()
       ->group(group);
   command
@@ -302,7 +302,7 @@ void add_simulate(CLI::App& parent, int& exit_code) {
   command
       ->add_option("--communication-sms", options->communication_sms,
                    "SMs given to communication, instead of the cluster's")
-      ->check(CLI::Range(0, 4095))
+      ->check(whole_number(0, 4095))
       ->group(group);
   command->add_flag("--no-overlap", options->no_overlap, "Gather, then attention, then reduce")->group(group);
   command->add_flag("--no-prune", options->no_prune, "Every chunk goes to every rank")->group(group);
@@ -315,7 +315,7 @@ void add_simulate(CLI::App& parent, int& exit_code) {
                  "The paper's ablation: 128K tokens, document masks of 70, 80 and 86% sparsity")
       ->group(group);
   command->add_option("--draws", options->draws, "--paper: packs per sparsity")
-      ->check(CLI::Range(1, 100))
+      ->check(whole_number(1, 100))
       ->capture_default_str()
       ->group(group);
   command->add_option("--svg", options->svg, "Draw the (last) timeline into this file")->group(group);

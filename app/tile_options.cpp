@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "given.hpp"
+
 namespace flashmask::app {
 
 void add_tile_options(CLI::App& command, TileOptions& options) {
   const std::string group = "Tiles";
-  const auto size = CLI::Range(1, 65536);
+  const auto size = whole_number(1, 65536);
   command.add_option("--block-m", options.block_m, "Rows of a tile")->check(size)->capture_default_str()->group(group);
   command.add_option("--block-n", options.block_n, "Columns of a tile")
       ->check(size)

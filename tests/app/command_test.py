@@ -320,6 +320,11 @@ class BadInput(unittest.TestCase):
         (["mask", "--mask", "causal", "--output", "x"], "--output x: it is where --export writes"),
         (["mask", "--mask", "causal", "--rows", "8", "--json", "-", "--explain", "1", "0"], "--explain 1 0: standard output"),
         (["mask", "--mask", "causal", "--rows", "8", "--json", "-", "--export", "dense"], "--export and --json both"),
+        (["mask", "--mask", "causal", "--rows", "8", "--svg", ""], '--svg "": its value is empty'),
+        (["mask", "--mask", "causal", "--rows="], '--rows "": its value is empty'),
+        (["mask", "--mask", "causal", "--rows", "010"], "--rows: 010 is not a whole number from 0 to 16777216"),
+        (["mask", "--mask", "causal", "--rows", "1e3"], "--rows: 1e3 is not a whole number"),
+        (["run", "--threads", "0x2", *SMALL[:4]], "--threads: 0x2 is not a whole number from 0 to 4096"),
         (["mask", "--list", "--rows", "8"], "--rows 8: --list prints names"),
         (["mask", "--import", "x.json", "--rows", "8"], "--rows 8: --import takes the whole mask from its file"),
         (["mask", "--mask", "causal", "--seed", "18446744073709551615"], "18446744073709551615 is not a whole number from 0 to"),
@@ -407,6 +412,8 @@ class BadInput(unittest.TestCase):
             path = os.path.join(folder, "bad.json")
             for option, text in ((["--workload"], '{"format":"flashmask.workload","version":1,"rows":4,"batch":[{"documents":[2]}]}'),
                                  (["--workload"], '{"format":"flashmask.workload","version":1e30}'),
+                                 (["--workload"], '{"format":"flashmask.workload","version":1,"rows":4,"mask":"nothing",'
+                                                  '"batch":[{"documents":[4]}]}'),
                                  (["--import"], '{"format":"flashmask.mask","version":1,"rows":4,"builder":"nothing"}'),
                                  (["--format", "cu_seqlens", "--import"], "[0,5,3]"),
                                  (["--format", "attention_mask", "--import"], "[1,5]")):

@@ -109,7 +109,7 @@ class Plan(unittest.TestCase):
                                 (["--loads", "1", "--kind", "magic"], "kind"), ([*MASK, "--tile", "12"], "--tile"),
                                 (["--loads", "1", "--mask", "causal"], "--loads"), (["--verify", "none.json"], "none.json"),
                                 ([*MASK, "--chunk", "0"], "chunk"), ([*MASK, "--nodes", "9"], "nodes"),
-                                (["--loads", ""], "--loads \"\": entry 1 is empty"),
+                                (["--loads", ""], "--loads \"\": its value is empty"),
                                 (["--loads", "1,,2"], "--loads \"1,,2\": entry 2 is empty"),
                                 (["--loads", "1,2,"], "entry 3 is empty"), (["--loads", "1,2.5"], "entry 2, \"2.5\""),
                                 (["--loads", "9223372036854775808"], "entry 1"),
