@@ -109,7 +109,6 @@ void check_details(const MaskRequest& request, const std::string& builder) {
 NamedMask build_import(const MaskRequest& request) {
   if (request.command != nullptr) {
     constexpr std::string_view kWhy = "--import takes the whole mask from its file";
-    refuse_given(*request.command, {"--rows", "--columns", "--batch", "--mask-heads"}, kWhy);
     for (const Detail& detail : details()) refuse_given(*request.command, detail.options, kWhy);
   }
   return {format::escaped(request.import_file),
