@@ -80,10 +80,11 @@ struct SharedMemory {
   std::uint64_t full_q[stages], empty_q[stages];
   std::uint64_t full_dout[stages], empty_dout[stages];
   std::uint64_t full_ds[stages], empty_ds[stages];
-  std::uint64_t empty_v;        ///< with one V buffer
-  std::int32_t tiles[stages];   ///< with a shared front or a split tail: of the block, or slice, in the work slot
-  std::uint32_t start[stages];  ///< with a split tail: where its tiles begin
-  std::int32_t part[stages];    ///< with a split tail: Tail::part of it
+  std::uint64_t empty_v;  ///< with one V buffer
+  // With a shared front or a split tail: which tiles of the block in the work slot.
+  std::int32_t tiles[stages];
+  std::uint32_t start[stages];  ///< head * row_tiles + tile
+  std::int32_t part[stages];    ///< Tail::part
 };
 
 inline constexpr std::uint32_t column_warps = 8;
