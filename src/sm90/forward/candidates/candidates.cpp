@@ -26,7 +26,7 @@ constexpr Candidate table[] = {
 bool Candidate::takes(const AttentionShape& shape, std::int64_t mask_heads) const {
   const std::int64_t packed = config.packed_heads;
   return shape.query_heads / shape.kv_heads % packed == 0 && shape.query_heads / mask_heads % packed == 0 &&
-         shape.head_dim <= config.head_dim;
+         shape.head_dim > 64 && shape.head_dim <= config.head_dim;
 }
 
 std::span<const Candidate> candidates() {

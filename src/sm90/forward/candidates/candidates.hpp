@@ -19,11 +19,11 @@ struct Candidate {
   Launch* kernel;
 
   [[nodiscard]] MapForm form() const { return {config.packed_heads, config.column_units, rule}; }
-  /// Whether it can run this call at all: packed heads share a KV head and a mask head.
+  /// Whether it can run this call at all: packed heads share a KV head and a mask head, head_dim is 65 to 128.
   [[nodiscard]] bool takes(const AttentionShape& shape, std::int64_t mask_heads) const;
 };
 
-/// All of bf16 and head_dim 128 (any up to 128 by padding).
+/// All of bf16.
 std::span<const Candidate> candidates();
 /// Throws invalid_argument with the list of names.
 const Candidate& candidate_named(std::string_view name);
