@@ -236,7 +236,8 @@ def jobs(root, binaries, only):
 
 def is_done(record, kind, name):
     entries = [entry for entry in record[kind] if entry["program"] == name]
-    return bool(entries) and not any("error" in entry or entry.get("outcome", "passed") != "passed" for entry in entries)
+    return bool(entries) and not any("error" in entry or entry.get("left_out") or entry.get("outcome", "passed") != "passed"
+                                     for entry in entries)
 
 
 def run_jobs(record, todo, timeout, budget, save):

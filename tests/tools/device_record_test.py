@@ -121,7 +121,8 @@ class DeviceRecord(unittest.TestCase):
         self.assertIn("timeout after 280 s", record["tests"][1]["outcome"])
         self.assertTrue(device_record.is_done(record, "tests", "a"))
         self.assertFalse(device_record.is_done(record, "tests", "b"))
-        self.assertFalse(device_record.is_done({"benchmarks": [{"program": "c", "error": "ended with 1"}]}, "benchmarks", "c"))
+        for unfinished in ({"error": "ended with 1"}, {"left_out": ["full 8192"]}):
+            self.assertFalse(device_record.is_done({"benchmarks": [{"program": "c", **unfinished}]}, "benchmarks", "c"))
 
     def program(self, name, text):
         self.write(name, "#!/bin/sh\n" + text)
