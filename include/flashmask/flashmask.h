@@ -120,8 +120,8 @@ FLASHMASK_API flashmask_status flashmask_mask_tile_statistics(const flashmask_ma
                                                               int32_t block_n, int32_t rule,
                                                               flashmask_tile_statistics* statistics);
 
-/* Classification of a mask for one tile shape, built once and used by any number of calls. Keep the mask alive as long.
- */
+/* Classification of a mask for one tile shape, built once and used by any number of calls with that mask; a call with
+ * another mask is refused. Keep the mask alive as long. */
 typedef struct flashmask_tile_map flashmask_tile_map;
 FLASHMASK_API flashmask_status flashmask_tile_map_create(const flashmask_mask* mask, int32_t block_m, int32_t block_n,
                                                          int32_t rule, flashmask_tile_map** map);

@@ -8,7 +8,13 @@ namespace flashmask::capi {
 namespace {
 
 MaskArgument mask_of(const flashmask_mask* mask, const flashmask_tile_map* map) {
-  return {&required(mask, "mask").value, map == nullptr ? nullptr : &map->value};
+  const flashmask_mask& called = required(mask, "mask");
+  core::check(
+      map == nullptr || map->mask_digest == called.digest,
+      "map was built for another mask (digest {:016x}, the call's mask has {:016x}): create it from this mask or "
+      "pass NULL",
+      map == nullptr ? 0 : map->mask_digest, called.digest);
+  return {&called.value, map == nullptr ? nullptr : &map->value};
 }
 
 }  // namespace

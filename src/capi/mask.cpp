@@ -28,7 +28,8 @@ std::vector<std::int32_t> copy_of(const std::int32_t* values, std::int64_t count
 
 void hand_out(ColumnMask value, flashmask_mask** mask) {
   value.canonicalise();
-  *mask = new flashmask_mask{std::move(value)};
+  const std::uint64_t digest = value.digest();
+  *mask = new flashmask_mask{std::move(value), digest};
 }
 
 /// An optional count of the C ABI: 0 is the builder's default, -1 says 0.
@@ -48,6 +49,8 @@ masks::BuilderOptions options_of(const flashmask_mask_options& o) {
   options.prefix = count_of(o.prefix, "options.prefix");
   options.global = count_of(o.global_tokens, "options.global_tokens").value_or(options.global);
   options.seed = o.seed;
+  core::check(o.documents == nullptr || o.document_count > 0,
+              "options.document_count is 0 but options.documents is given: set the count, or NULL for the default");
   if (o.document_count > 0) {
     std::vector<masks::Document> documents;
     for (const auto& d : std::span(&required(o.documents, "options.documents"), o.document_count)) {
@@ -145,7 +148,7 @@ flashmask_status flashmask_mask_visible_cells(const flashmask_mask* mask, int64_
 }
 
 flashmask_status flashmask_mask_digest(const flashmask_mask* mask, uint64_t* digest) {
-  return guarded([&] { required(digest, "digest") = required(mask, "mask").value.digest(); });
+  return guarded([&] { required(digest, "digest") = required(mask, "mask").digest; });
 }
 
 flashmask_status flashmask_mask_row_counts(const flashmask_mask* mask, int64_t batch, int64_t head, int64_t* counts) {
@@ -197,8 +200,9 @@ flashmask_status flashmask_tile_map_create(const flashmask_mask* mask, int32_t b
                                            flashmask_tile_map** map) {
   return guarded([&] {
     required(map, "map");
+    const flashmask_mask& from = required(mask, "mask");
     *map = new flashmask_tile_map{
-        flashmask::TileMap::build(required(mask, "mask").value, {block_m, block_n}, flashmask::capi::rule_of(rule))};
+        flashmask::TileMap::build(from.value, {block_m, block_n}, flashmask::capi::rule_of(rule)), from.digest};
   });
 }
 

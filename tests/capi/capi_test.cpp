@@ -107,6 +107,34 @@ TEST(CApi, minus_one_says_none_where_zero_is_the_default) {
                  "options.documents[].prefix is -7");
 }
 
+TEST(CApi, a_map_of_another_mask_and_documents_without_a_count_are_refused) {
+  MaskHandle one, other;
+  auto options = options_for(16);
+  ASSERT_EQ(flashmask_mask_build("causal", &options, &one.get), FLASHMASK_OK);
+  ASSERT_EQ(flashmask_mask_build("full", &options, &other.get), FLASHMASK_OK);
+  flashmask_tile_map* map = nullptr;
+  ASSERT_EQ(flashmask_tile_map_create(one.get, 64, 64, FLASHMASK_RULE_EXACT, &map), FLASHMASK_OK);
+  std::vector<float> q(16 * 4, 0.5F), out(16 * 4), lse(16);
+  flashmask_forward_arguments call{};
+  call.struct_size = sizeof call;
+  call.shape = {1, 16, 16, 1, 1, 4};
+  call.map = map;
+  call.dtype = FLASHMASK_F32;
+  for (flashmask_tensor* t : {&call.q, &call.k, &call.v}) *t = {q.data(), {64, 4, 4, 1}};
+  call.out = {out.data(), {64, 4, 4, 1}};
+  call.lse = lse.data();
+  call.mask = one.get;
+  EXPECT_EQ(flashmask_forward(&call), FLASHMASK_OK) << flashmask_last_error();
+  call.mask = other.get;
+  expect_refusal(flashmask_forward(&call), FLASHMASK_INVALID_ARGUMENT, "map was built for another mask");
+  flashmask_tile_map_destroy(map);
+
+  const flashmask_document document{16, 0};
+  options.documents = &document;
+  expect_refusal(flashmask_mask_build("causal_document", &options, &one.get), FLASHMASK_INVALID_ARGUMENT,
+                 "options.document_count is 0");
+}
+
 TEST(CApi, tile_statistics_count_every_tile) {
   MaskHandle mask;
   auto options = options_for(300);
