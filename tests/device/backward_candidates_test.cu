@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ostream>
 #include <string>
 
 #include "device/backward_harness.cuh"
@@ -10,6 +11,13 @@
 #include "sm90/backward/launch.hpp"
 #include "sm90/tile_map/view.hpp"
 #include "support/mask_families.hpp"
+
+namespace flashmask::sm90::backward_pass {
+/// How GoogleTest shows the parameter of a failed test.
+void PrintTo(const Candidate& candidate, std::ostream* out) {
+  *out << candidate.name;
+}
+}  // namespace flashmask::sm90::backward_pass
 
 namespace flashmask::device {
 namespace {
