@@ -116,20 +116,26 @@ std::int64_t SubsetCache<Key>::best_exchange(std::int64_t a, std::int64_t b, std
     const Key* y = to.entries.get() + kLayout.begin[nb][card];
     const Key* const x_end = x + kChoose[na][card];
     const Key* const y_end = y + kChoose[nb][card];
+    // Both followers are loaded before it is known which one is next: the walk waits for no load. One entry follows
+    // every list.
+    Key mine = *x, theirs = *y;
     while (x != x_end && y != y_end) {
-      const std::int64_t delta = static_cast<std::int64_t>(*x >> 16) - static_cast<std::int64_t>(*y >> 16);
+      const Key mine_next = x[1], theirs_next = y[1];
+      const std::int64_t delta = static_cast<std::int64_t>(mine >> 16) - static_cast<std::int64_t>(theirs >> 16);
       const std::int64_t distance = std::max<std::int64_t>(0, std::max(low - delta, delta - high));
       if (distance < nearest || (distance == 0 && choices > 1)) {
         nearest = distance;
         hits += distance == 0;
         if (hits <= 1 || random_.below(static_cast<std::uint64_t>(hits)) == 0) {
-          best = {static_cast<std::uint32_t>(*x & 0xffff), static_cast<std::uint32_t>(*y & 0xffff), delta};
+          best = {static_cast<std::uint32_t>(mine & 0xffff), static_cast<std::uint32_t>(theirs & 0xffff), delta};
         }
         if (hits >= choices) return 0;
       }
       const bool too_much = delta > high;
       y += too_much;
       x += !too_much;
+      mine = too_much ? mine : mine_next;
+      theirs = too_much ? theirs_next : theirs;
     }
   }
   return nearest == std::numeric_limits<std::int64_t>::max() ? -1 : nearest;
