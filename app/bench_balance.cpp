@@ -11,6 +11,7 @@
 #include "balance/hierarchy.hpp"
 #include "balance/starts.hpp"
 #include "balance/traffic.hpp"
+#include "balance/traffic_bound.hpp"
 #include "bench_record.hpp"
 #include "command.hpp"
 #include "given.hpp"
@@ -141,7 +142,7 @@ void add_loads_row(Table& table, const std::string& name, const std::string& tar
 
 void add_nodes_row(Table& table, Family family, std::int64_t nodes, std::int64_t columns, const std::string& target,
                    const Options& options, int count) {
-  Figures ratio, over, time, fan_out;
+  Figures ratio, bound, over, time, fan_out;
   for (int i = 0; i < count; ++i) {
     const Workload w = balancing::family_workload(family, columns, nodes * 8, nodes,
                                                   options.seed * 1000 + static_cast<std::uint64_t>(i));
@@ -162,12 +163,19 @@ void add_nodes_row(Table& table, Family family, std::int64_t nodes, std::int64_t
     };
     const auto before = report(flat.state), after = report(best.state);
     ratio.add(worst(before.inbound) == 0 ? 0 : worst(after.inbound) / worst(before.inbound));
+    const std::int64_t peak = in.original(flat.bound.value);
+    const std::int64_t target = std::max(in.normalised(peak + peak / 100), best.state.peak(in));
+    bound.add(worst(before.inbound) == 0
+                  ? 0
+                  : static_cast<double>(balancing::inbound_lower_bound(in, w.needs, nodes, target)) /
+                        worst(before.inbound));
     fan_out.add(worst(after.inbound) == 0 ? 1 : worst(after.outbound) / worst(after.inbound));
     over.add(static_cast<double>(in.original(best.state.peak(in))) /
              static_cast<double>(in.original(best.bound.value)));
   }
   table.add({fmt::format("{} nodes x 8, {}K, {}", nodes, columns >> 10, to_string(family)), target,
-             fmt::format("{:.3f} / {:.3f}", ratio.mean(), ratio.most), fmt::format("{:.4f}", over.most),
+             fmt::format("{:.3f} / {:.3f}", ratio.mean(), ratio.most),
+             fmt::format("{:.3f} / {:.3f}", bound.mean(), bound.most), fmt::format("{:.4f}", over.most),
              fmt::format("{:.2f}", fan_out.mean()), fmt::format("{:.2f} / {:.2f}", time.mean(), time.most)});
 }
 
@@ -203,8 +211,8 @@ void production(const Options& options) {
                     instances, options.repeats);
     }
   }
-  Table nodes(
-      {"hierarchy, epsilon 1%", "target", "inbound / flat mean, max", "peak/bound max", "out/in", "ms mean / max"});
+  Table nodes({"hierarchy, epsilon 1%", "target", "inbound / flat mean, max", "no plan below mean, max",
+               "peak/bound max", "out/in", "ms mean / max"});
   const Family families[] = {Family::causal_document_8k, Family::causal_document_32k, Family::prefix_lm_16k};
   const char* small[] = {"<= 0.25, 6 ms", "<= 0.45, 6 ms", "<= 0.50, 6 ms"};
   const char* large[] = {"<= 0.35, 35 ms", "<= 0.45, 35 ms", "<= 0.30, 35 ms"};

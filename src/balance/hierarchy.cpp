@@ -65,7 +65,7 @@ class Hierarchy {
 
  private:
   [[nodiscard]] std::int64_t node_of_rank(std::int64_t r) const { return r * options_.nodes / in_.ranks(); }
-  [[nodiscard]] std::int64_t default_moves() const { return 28'000 + 170 * in_.chunks(); }
+  [[nodiscard]] std::int64_t default_moves() const { return 34'000 + 94 * in_.chunks(); }
 
   /// Stage 3: IPO among the ranks of one node over the chunks it was given, until all are within the target.
   void solve_node(std::int64_t n, const NodeTraffic& traffic) {

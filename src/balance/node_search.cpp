@@ -10,14 +10,20 @@
 namespace flashmask::balancing {
 namespace {
 
-constexpr int kLongestRun = 12;
-constexpr int kLook = 64;                          // chunks walked to the end of a stretch
-constexpr int kCuts = 4;                           // one in four cuts starts a stretch, one in four ends it
+constexpr std::size_t kLongestRun = 12;
+constexpr std::uint64_t kLow = 0xffffffff;
+constexpr std::int32_t kLook = 64;                 // how far the end of a stretch is looked for
+constexpr std::uint64_t kCuts = 4;                 // one in four cuts starts a stretch, one in four ends it
 constexpr int kCandidates = 4;                     // stretches looked at for one swap
 constexpr int kAttempts = 16;                      // between two looks at the schedule
 constexpr std::int64_t kLargestTraffic = 1 << 14;  // its square and the prices stay far from 64 bits
 constexpr std::size_t kLevels = 3;                 // chunks above 1/2, 1/3 and 1/4 of a rank's capacity are counted
 constexpr std::int64_t kCrowded = 32;              // overload of one chunk too many of a level
+
+/// 32 random bits to a number below `count` < 2^32.
+std::size_t choose(std::uint64_t bits, std::size_t count) {
+  return (bits * count) >> 32;
+}
 
 std::vector<std::int32_t> consecutive(const NodeLimits& limits) {
   std::vector<std::int32_t> node_of;
@@ -64,7 +70,7 @@ class NodeSearch {
     while (budget.left() > 0) {
       // Thresholds fall with the square of what is left; the price of overload doubles eight times.
       const std::int64_t left = (budget.left() << 10) / total;
-      threshold_ = scale_ * scale_ * left / 1024 * left / 1024;
+      threshold_ = 16 * scale_ * left / 1024 * left / 1024;
       price_ = (8 * scale_) << ((1024 - left) / 128);
       std::int64_t work = 0;
       for (int i = 0; i < kAttempts; ++i) work += 1 + attempt();
@@ -112,36 +118,29 @@ class NodeSearch {
     return ia * ia + ib * ib;
   }
 
-  /// Length of the stretch of `n`'s chunks that starts at `chunk`, at most `most`.
-  [[nodiscard]] std::size_t stretch(std::size_t chunk, std::size_t n, std::size_t most) const {
-    const std::size_t end = std::min(chunk + most, place_.size());
-    std::size_t at = chunk;
-    while (at < end && node(at) == n) ++at;
-    return at - chunk;
-  }
-
   struct Cut {
     std::size_t begin, length;
   };
-  /// Up to `most` of `n`'s consecutive chunks around `chunk`: the first or the last of their stretch, or from `chunk`.
-  Cut cut(std::size_t chunk, std::size_t n, std::size_t most) {
-    const std::uint32_t where = random_.below(kCuts);
-    if (where == 0) {
-      for (int i = 0; i < kLook && chunk > 0 && node(chunk - 1) == n; ++i) --chunk;
-    } else if (where == 1) {
-      for (int i = 0; i < kLook && chunk + 1 < place_.size() && node(chunk + 1) == n; ++i) ++chunk;
-      std::size_t length = 1;
-      while (length < most && chunk > 0 && node(chunk - 1) == n) --chunk, ++length;
-      return {chunk, length};
+  /// Up to `most` consecutive chunks of one node around `chunk`: the first or the last of their stretch, or from
+  /// `chunk`.
+  [[nodiscard]] Cut cut(std::size_t chunk, std::size_t most, std::uint64_t where) const {
+    const auto at = static_cast<std::int32_t>(chunk);
+    const auto longest = static_cast<std::int32_t>(most);
+    if (where % kCuts == 1) {
+      const std::int32_t last = at + traffic_.ahead(at, kLook) - 1;
+      const std::int32_t length = traffic_.behind(last, longest);
+      return {static_cast<std::size_t>(last - length + 1), static_cast<std::size_t>(length)};
     }
-    return {chunk, stretch(chunk, n, most)};
+    const std::int32_t first = where % kCuts == 0 ? at - traffic_.behind(at, kLook) + 1 : at;
+    return {static_cast<std::size_t>(first), static_cast<std::size_t>(traffic_.ahead(first, longest))};
   }
 
   /// Two stretches of equal length on two nodes change places if the cost allows; returns the work beyond one step.
   std::int64_t attempt() {
-    const std::size_t some = random_.below(place_.size());
+    const std::uint64_t draw = random_.next();  // one draw, several choices: draws are what an attempt costs most
+    const std::size_t some = choose(draw >> 32, place_.size());
     const std::size_t a = node(some);
-    const auto [x, longest] = cut(some, a, 1 + random_.below(kLongestRun));
+    const auto [x, longest] = cut(some, 1 + choose(draw & kLow, kLongestRun), draw >> 16);
     const std::size_t b = partner(x, longest, a);
     if (b == a) return 0;
     // Of a few stretches of b, the one whose load fits best: most others would only be refused.
@@ -149,8 +148,9 @@ class NodeSearch {
     std::size_t y = 0, length = 0;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (int i = 0; i < kCandidates; ++i) {
-      const auto [candidate, n] =
-          cut(static_cast<std::size_t>(members_[b][random_.below(members_[b].size())]), b, longest);
+      const std::uint64_t other = random_.next();
+      const std::size_t member = choose(other >> 32, members_[b].size());
+      const auto [candidate, n] = cut(static_cast<std::size_t>(members_[b][member]), longest, other);
       const std::int64_t gain = prefix_[x + n] - prefix_[x] - prefix_[candidate + n] + prefix_[candidate];
       const std::int64_t over = overload(a, -gain) + overload(b, gain);
       if (over < least) least = over, y = candidate, length = n;
@@ -175,11 +175,11 @@ class NodeSearch {
 
   /// A node for chunks [x, x + length): that of a neighbour half of the time, else any with chunks.
   std::size_t partner(std::size_t x, std::size_t length, std::size_t a) {
-    const std::uint32_t choice = random_.below(4);
-    if (choice == 0 && x > 0) return node(x - 1);
+    const std::uint64_t draw = random_.next();
+    if (draw % 4 == 0 && x > 0) return node(x - 1);
     const std::size_t behind = x + length;
-    if (choice == 1 && behind < place_.size()) return node(behind);
-    const std::size_t b = random_.below(members_.size());
+    if (draw % 4 == 1 && behind < place_.size()) return node(behind);
+    const std::size_t b = choose(draw >> 32, members_.size());
     return members_[b].empty() ? a : b;
   }
 

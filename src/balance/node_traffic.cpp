@@ -95,6 +95,34 @@ NodeTraffic::Run NodeTraffic::neighbours(std::size_t node, std::int32_t begin, s
   return found;
 }
 
+std::int32_t NodeTraffic::ahead(std::int32_t chunk, std::int32_t most) const {
+  const std::uint64_t* const bits = &owned_[static_cast<std::size_t>(node_of(chunk)) * words_];
+  std::size_t w = static_cast<std::size_t>(chunk) >> 6;
+  int room = 64 - (chunk & 63);
+  int run = std::countr_one(bits[w] >> (chunk & 63));
+  std::int32_t length = run;
+  while (run == room && length < most && ++w < words_) {
+    room = 64;
+    run = std::countr_one(bits[w]);
+    length += run;
+  }
+  return std::min(length, most);
+}
+
+std::int32_t NodeTraffic::behind(std::int32_t chunk, std::int32_t most) const {
+  const std::uint64_t* const bits = &owned_[static_cast<std::size_t>(node_of(chunk)) * words_];
+  std::size_t w = static_cast<std::size_t>(chunk) >> 6;
+  int room = (chunk & 63) + 1;
+  int run = std::countl_one(bits[w] << (64 - room));
+  std::int32_t length = run;
+  while (run == room && length < most && w > 0) {
+    room = 64;
+    run = std::countl_one(bits[--w]);
+    length += run;
+  }
+  return std::min(length, most);
+}
+
 template <int kStep>
 void NodeTraffic::change_counts(Counted& layer, std::size_t node, std::size_t chunk) {
   const std::size_t row = node * chunks_;

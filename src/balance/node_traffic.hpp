@@ -24,6 +24,10 @@ class NodeTraffic {
   void exchange(std::int32_t x, std::int32_t y, std::int32_t length);
   [[nodiscard]] std::int32_t node_of(std::int32_t chunk) const { return node_of_[static_cast<std::size_t>(chunk)]; }
   [[nodiscard]] std::span<const std::int32_t> nodes() const { return node_of_; }
+  /// How many consecutive chunks from `chunk` on (ahead) or down to it (behind) live on its node; never more than
+  /// `most`.
+  [[nodiscard]] std::int32_t ahead(std::int32_t chunk, std::int32_t most) const;
+  [[nodiscard]] std::int32_t behind(std::int32_t chunk, std::int32_t most) const;
   /// Weighted (mask, batch row, chunk) units that node n must receive.
   [[nodiscard]] std::int64_t inbound(std::int64_t n) const { return inbound_[static_cast<std::size_t>(n)]; }
   [[nodiscard]] std::int64_t worst() const;

@@ -69,7 +69,8 @@ Trade best_trade(const Instance& in, const State& state, std::int64_t hot, std::
         const std::int64_t lost = x.load - y.load;
         if (lost <= 0) continue;
         const std::int64_t gain = over - excess(hot, -lost) + excess(other, 0) - excess(other, lost);
-        if (gain <= 0) continue;
+        // No trade costs less than 1: what could not win even at that price is not looked at.
+        if (gain <= 0 || (best_gain != 0 && best_gain >= best_price * gain)) continue;
         if (!budget.take()) return best;
         const Trade trade{count, x.chunks, y.chunks};
         const std::int64_t own = 1 + price(traffic, trade, worst);

@@ -5,8 +5,10 @@
 
 #include "balance/families.hpp"
 #include "balance/node_traffic.hpp"
+#include "balance/solver.hpp"
 #include "balance/state.hpp"
 #include "balance/traffic.hpp"
+#include "balance/traffic_bound.hpp"
 #include "flashmask/builders.hpp"
 
 namespace flashmask::balancing {
@@ -114,6 +116,57 @@ TEST(Hierarchy, stage_2_spends_at_most_epsilon_and_saves_traffic) {
     }
     EXPECT_LE(after * 10, before * 7) << to_string(family);
   }
+}
+
+TEST(Hierarchy, no_assignment_has_less_inbound_than_its_lower_bound) {
+  Random random(33);
+  int positive = 0, met = 0;
+  for (int draw = 0; draw < 120; ++draw) {
+    const std::int64_t nodes = 2 + draw % 2, ranks = nodes == 2 ? 4 : 3;
+    const std::int64_t chunks = ranks + random.below(nodes == 2 ? 5 : 6);
+    const NeedSets needs[] = {draw % 3 == 0 ? random_needs(random, 1, chunks, 2) : interval_needs(random, chunks, 2),
+                              interval_needs(random, chunks, 1)};
+    std::vector<std::int64_t> loads;
+    for (std::int64_t c = 0; c < chunks; ++c) loads.push_back(1 + random.below(20));
+    const Instance in = make_instance(loads, chunk_counts(chunks, ranks), {});
+    const std::int64_t best = solve(in, {}).state.peak(in), target = best + random.below(6);
+    const std::int64_t bound = inbound_lower_bound(in, needs, nodes, target);
+    std::int64_t least = std::int64_t{1} << 40;
+    std::vector<std::int32_t> rank_of(static_cast<std::size_t>(chunks));
+    std::vector<std::int32_t> left = in.counts;
+    std::vector<std::int64_t> room(static_cast<std::size_t>(ranks), target);
+    const auto place = [&](const auto& self, std::size_t c) -> void {
+      if (c == rank_of.size()) {
+        std::vector<std::int32_t> node_of;
+        for (const std::int32_t r : rank_of) node_of.push_back(static_cast<std::int32_t>(r * nodes / ranks));
+        least = std::min(least, NodeTraffic(needs, nodes, node_of).worst());
+        return;
+      }
+      for (std::size_t r = 0; r < left.size(); ++r) {
+        if (left[r] == 0 || room[r] < in.loads[c]) continue;
+        --left[r];
+        room[r] -= in.loads[c];
+        rank_of[c] = static_cast<std::int32_t>(r);
+        self(self, c + 1);
+        ++left[r];
+        room[r] += in.loads[c];
+      }
+    };
+    place(place, 0);
+    ASSERT_LE(bound, least) << "draw " << draw << " target " << target;
+    positive += bound > 0;
+    met += bound > 0 && bound == least;
+  }
+  EXPECT_GE(positive, 20);
+  EXPECT_GE(met, 5);
+}
+
+TEST(Hierarchy, the_inbound_bound_of_a_full_causal_mask_is_what_any_plan_has) {
+  const ColumnMask mask = masks::causal({.rows = 16 << 10, .columns = 16 << 10});
+  const WeightedMask masks[] = {{&mask, 1}};
+  const Workload w = make_workload(masks, {.chunk = 1024, .ranks = 4, .nodes = 2});
+  const Instance in = make_instance(w.loads, chunk_counts(16, 4), {});
+  EXPECT_EQ(inbound_lower_bound(in, w.needs, 2, in.total), 8);  // the owner of chunk 15 needs 16 and can own 8
 }
 
 TEST(Hierarchy, a_full_causal_mask_spends_no_epsilon) {
