@@ -41,30 +41,40 @@ class Hierarchy {
   /// A state within `target` that was built for little traffic; false when the nodes cannot hold it.
   bool build(std::int64_t target, std::int64_t bound, std::int64_t typical, State& state) {
     target_ = target;
-    NodeLimits limits;
-    limits.largest = target;
-    for (std::size_t n = 0; n + 1 < first_.size(); ++n) {
-      std::int64_t chunks = 0, capacity = 0;
-      for (std::int64_t r = first_[n]; r < first_[n + 1]; ++r) {
-        chunks += in_.counts[static_cast<std::size_t>(r)];
-        capacity += in_.capacity(r, target - (target - bound) / 8);  // an eighth of the allowance is left to stage 3
-      }
-      if (chunks > kMostPerNode) return false;
-      limits.counts.push_back(chunks);
-      limits.capacities.push_back(capacity);
-      limits.ranks.push_back(first_[n + 1] - first_[n]);
+    // An eighth of the allowance is left to stage 3; where that is not enough, half, then all of it.
+    for (const std::int64_t share : {8, 2, 1}) {
+      const NodeLimits limits = limits_within(target - (target - bound) / share);
+      if (*std::max_element(limits.counts.begin(), limits.counts.end()) > kMostPerNode) return false;
+      Budget budget(options_.steps > 0 ? options_.steps : default_moves(), solve_.deadline);
+      const std::uint64_t seed = solve_.seed + 8 - static_cast<std::uint64_t>(share);
+      NodeTraffic traffic(needs_, options_.nodes, search_nodes(in_, needs_, limits, typical, seed, budget));
+      for (std::int64_t n = 0; n < options_.nodes; ++n) solve_node(n, traffic);
+      state = State(in_, rank_of_);
+      trade(traffic, state);
+      if (state.peak(in_) <= target) return true;
     }
-    Budget budget(options_.steps > 0 ? options_.steps : default_moves(), solve_.deadline);
-    NodeTraffic traffic(needs_, options_.nodes, search_nodes(in_, needs_, limits, typical, solve_.seed, budget));
-    for (std::int64_t n = 0; n < options_.nodes; ++n) solve_node(n, traffic);
-    state = State(in_, rank_of_);
-    trade(traffic, state);
-    if (state.peak(in_) > target) state = descend(in_, std::move(state), target, default_steps(in_));  // blind
+    state = descend(in_, std::move(state), target, default_steps(in_));  // blind to traffic
     return state.peak(in_) <= target;
   }
 
  private:
   [[nodiscard]] std::int64_t node_of_rank(std::int64_t r) const { return r * options_.nodes / in_.ranks(); }
+  /// What the nodes hold when their ranks are to stay within `aim` on average.
+  [[nodiscard]] NodeLimits limits_within(std::int64_t aim) const {
+    NodeLimits limits;
+    limits.largest = target_;
+    for (std::size_t n = 0; n + 1 < first_.size(); ++n) {
+      std::int64_t chunks = 0, capacity = 0;
+      for (std::int64_t r = first_[n]; r < first_[n + 1]; ++r) {
+        chunks += in_.counts[static_cast<std::size_t>(r)];
+        capacity += in_.capacity(r, aim);
+      }
+      limits.counts.push_back(chunks);
+      limits.capacities.push_back(capacity);
+      limits.ranks.push_back(first_[n + 1] - first_[n]);
+    }
+    return limits;
+  }
   [[nodiscard]] std::int64_t default_moves() const { return 34'000 + 94 * in_.chunks(); }
 
   /// Stage 3: IPO among the ranks of one node over the chunks it was given, until all are within the target.
