@@ -89,8 +89,8 @@ class Draw {
   Call make(int64_t step) {
     const int64_t kv_heads = random_.integer(1, 2);
     const AttentionShape s{.batch = random_.integer(1, 2),
-                           .rows = random_.integer(1, 20 + step),
-                           .columns = random_.integer(1, 20 + step),
+                           .rows = random_.integer(1, 20 + step * 120 / kDraws),
+                           .columns = random_.integer(1, 20 + step * 120 / kDraws),
                            .query_heads = kv_heads * random_.integer(1, 2),
                            .kv_heads = kv_heads,
                            .head_dim = random_.integer(1, 40)};
@@ -142,7 +142,7 @@ TEST(HiddenValues, that_are_not_finite_reach_no_row_and_no_column_that_does_not_
     checked += draw.expect_untouched();
     if (::testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(checked, 40 * kDraws);
+  EXPECT_GT(checked, 5 * kDraws);
 }
 
 TEST(HiddenValues, a_nan_shows_in_every_row_that_sees_it_and_in_its_own_element) {
