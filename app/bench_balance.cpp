@@ -164,10 +164,10 @@ void add_nodes_row(Table& table, Family family, std::int64_t nodes, std::int64_t
     const auto before = report(flat.state), after = report(best.state);
     ratio.add(worst(before.inbound) == 0 ? 0 : worst(after.inbound) / worst(before.inbound));
     const std::int64_t peak = in.original(flat.bound.value);
-    const std::int64_t target = std::max(in.normalised(peak + peak / 100), best.state.peak(in));
+    const std::int64_t allowed = std::max(in.normalised(peak + peak / 100), best.state.peak(in));
     bound.add(worst(before.inbound) == 0
                   ? 0
-                  : static_cast<double>(balancing::inbound_lower_bound(in, w.needs, nodes, target)) /
+                  : static_cast<double>(balancing::inbound_lower_bound(in, w.needs, nodes, allowed)) /
                         worst(before.inbound));
     fan_out.add(worst(after.inbound) == 0 ? 1 : worst(after.outbound) / worst(after.inbound));
     over.add(static_cast<double>(in.original(best.state.peak(in))) /
