@@ -79,7 +79,7 @@ const std::vector<Detail>& details() {
       {{"--window"}, {"sliding_window", "global_sliding_window"}},
       {{"--global"}, {"global_sliding_window"}},
       {{"--prefix"}, {"prefix_lm_causal"}},
-      {{"--chunk-length", "--mask-chunk"}, {"chunked"}},
+      {{"--chunk-length"}, {"chunked"}},
       {{"--frame", "--past"}, {"video_block_causal"}},
       {{"--left", "--right"}, {"window"}},
       {{"--buckets"}, {"hash_sparse"}},
@@ -109,6 +109,7 @@ void check_details(const MaskRequest& request, const std::string& builder) {
 NamedMask build_import(const MaskRequest& request) {
   if (request.command != nullptr) {
     constexpr std::string_view kWhy = "--import takes the whole mask from its file";
+    refuse_given(*request.command, {"--mask", "--workload", "--rows", "--columns", "--batch", "--mask-heads"}, kWhy);
     for (const Detail& detail : details()) refuse_given(*request.command, detail.options, kWhy);
   }
   return {format::escaped(request.import_file),
@@ -205,7 +206,6 @@ void add_mask_options(CLI::App& command, MaskRequest& request) {
   command.add_flag("--causal", request.causal, "--import: causal, where the format leaves it open")
       ->needs(import)
       ->group(group);
-  import->excludes("--mask")->excludes("--workload");
 
   const std::string sizes = "Its size";
   command.add_option("--rows", request.rows, "Query rows (tokens); default: the workload's, else 8192")
@@ -228,7 +228,6 @@ void add_mask_options(CLI::App& command, MaskRequest& request) {
       ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str()
       ->group(sizes);
-  for (const char* size : {"--rows", "--columns", "--batch", "--mask-heads"}) import->excludes(size);  // the file's own
   add_details(command, request);
 }
 

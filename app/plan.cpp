@@ -138,7 +138,8 @@ void compare(const Workload& workload, const Options& options) {
                  fmt::format("{:.1f}", static_cast<double>(bytes.intra) / 1e6), megabytes(buffer_bytes(plan, options)),
                  duration(static_cast<double>(timed.micros) / 1000)});
     } catch (const Error& error) {
-      refused += fmt::format("{}: {}\n", to_string(kind), error.what());
+      const std::string_view name = to_string(kind), text = error.what();
+      refused += text.starts_with(name) ? fmt::format("{}\n", text) : fmt::format("{}: {}\n", name, text);
     }
   }
   fmt::print("{}{}", table.text(), refused);
@@ -194,8 +195,8 @@ void check_verify_alone(const CLI::App& command, const Options& options, const P
   if (!named) {
     refuse_given(command,
                  {"--rows", "--columns", "--batch", "--mask-heads", "--seed", "--tile", "--costs", "--calibration",
-                  "--directions", "--window", "--global", "--prefix", "--chunk-length", "--mask-chunk", "--frame",
-                  "--left", "--right", "--past", "--buckets"},
+                  "--directions", "--window", "--global", "--prefix", "--chunk-length", "--frame", "--left", "--right",
+                  "--past", "--buckets"},
                  "it describes a mask or its costs, and no mask is named to verify against");
   }
   if (plan.record().unit == WorkUnit::cells) {

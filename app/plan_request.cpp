@@ -79,7 +79,6 @@ void add_plan_options(CLI::App& command, PlanRequest& request) {
       .add_option("--chunk", request.chunk, "Tokens per chunk; default: eight chunks a rank, a multiple of 64 tokens")
       ->check(whole_number(1, 1 << 30))
       ->group(group);
-  command.add_option("--mask-chunk", request.mask.chunk, "chunked: chunk length of the mask")->group(group);
   command.add_option("--speeds", request.speeds, "Relative speed of every rank, e.g. 100,100,90,100")->group(group);
   const std::string costs = "What a chunk costs";
   command.add_option("--unit", request.unit, "cells (visible cells) or tiles (tile costs in thousandths)")
@@ -125,11 +124,11 @@ namespace {
 
 /// What bare loads have no use for.
 void check_loads_alone(const CLI::App& command) {
-  refuse_given(command, {"--mask",         "--workload",    "--import",     "--layers", "--rows",   "--columns",
-                         "--batch",        "--mask-heads",  "--seed",       "--chunk",  "--unit",   "--tile",
-                         "--costs",        "--calibration", "--directions", "--window", "--global", "--prefix",
-                         "--chunk-length", "--mask-chunk",  "--frame",      "--left",   "--right",  "--past",
-                         "--buckets",      "--kv-heads",    "--head-dim",   "--dtype"},
+  refuse_given(command,
+               {"--mask",       "--workload", "--import",  "--layers",   "--rows",         "--columns", "--batch",
+                "--mask-heads", "--seed",     "--chunk",   "--unit",     "--tile",         "--costs",   "--calibration",
+                "--directions", "--window",   "--global",  "--prefix",   "--chunk-length", "--frame",   "--left",
+                "--right",      "--past",     "--buckets", "--kv-heads", "--head-dim",     "--dtype"},
                "--loads stands alone, without masks and their costs");
 }
 
