@@ -39,6 +39,12 @@ class Members {
     core::check(std::isfinite(x) && x >= 0, "{}: \"{}\" must be a number >= 0", where_, key);
     return x;
   }
+  /// Of something that must take place: TFLOP/s, bytes a second.
+  [[nodiscard]] double rate(const char* key) const {
+    const double x = number(key);
+    core::check(x >= 1e-3 && x <= 1e9, "{}: \"{}\" is {}: it must lie in [0.001, 1e9]", where_, key, x);
+    return x;
+  }
   [[nodiscard]] std::int64_t integer(const char* key, std::int64_t low, std::int64_t high) const {
     const std::int64_t* x = child(key).integer();
     core::check(x != nullptr && *x >= low && *x <= high, "{}: \"{}\" must be an integer from {} to {}", where_, key,
@@ -60,17 +66,17 @@ class Members {
 /// A number of TFLOP/s for unmasked tiles, or {"unmasked": ..., "partial": ...}.
 void read_rate(const Members& tflops, const char* direction, double& unmasked, double& partial_over_unmasked) {
   if (tflops.child(direction).object() == nullptr) {
-    unmasked = tflops.number(direction);
+    unmasked = tflops.rate(direction);
     return;
   }
   const Members classes(tflops.child(direction), tflops.below(direction), {"unmasked", "partial"});
-  unmasked = classes.number("unmasked");
-  partial_over_unmasked = unmasked / classes.number("partial");
+  unmasked = classes.rate("unmasked");
+  partial_over_unmasked = unmasked / classes.rate("partial");
 }
 
 void read_link(const Members& file, const char* key, Link link, overlap::Cluster& cluster) {
   const Members members(file.child(key), file.below(key), {"gbytes_per_s", "latency_us"});
-  cluster.bandwidth[static_cast<std::size_t>(link)] = members.number("gbytes_per_s") * 1e9;
+  cluster.bandwidth[static_cast<std::size_t>(link)] = members.rate("gbytes_per_s") * 1e9;
   cluster.latency[static_cast<std::size_t>(link)] = members.number("latency_us") * 1e-6;
 }
 
@@ -102,6 +108,12 @@ NamedCluster read_cluster(const std::string& path) {
   const Members tflops(file.child("tflops"), file.below("tflops"), {"forward", "backward"});
   if (file.has("calibration")) {
     const std::string calibration = file.text("calibration");
+    for (const char* direction : {"forward", "backward"}) {
+      core::check(tflops.child(direction).object() == nullptr,
+                  "{}: \"calibration\" gives the partial/unmasked ratio, so \"tflops.{}\" must be the rate of unmasked "
+                  "tiles alone: a number",
+                  path, direction);
+    }
     const DirectionCosts costs = format::parse_calibration(format::read_file(calibration), calibration);
     named.forward_partial = static_cast<double>(costs.forward.partial) / static_cast<double>(costs.forward.unmasked);
     named.backward_partial = static_cast<double>(costs.backward.partial) / static_cast<double>(costs.backward.unmasked);
@@ -110,7 +122,7 @@ NamedCluster read_cluster(const std::string& path) {
   read_rate(tflops, "backward", named.backward_tflops, named.backward_partial);
   read_link(file, "inside", Link::inside, named.cluster);
   read_link(file, "between", Link::between, named.cluster);
-  if (file.has("sum_gbytes_per_s")) named.cluster.sum_bandwidth = file.number("sum_gbytes_per_s") * 1e9;
+  if (file.has("sum_gbytes_per_s")) named.cluster.sum_bandwidth = file.rate("sum_gbytes_per_s") * 1e9;
   if (file.has("launch_us")) named.cluster.launch = file.number("launch_us") * 1e-6;
   format::naming(path, [&] { overlap::validate(tiles_for(named, 128)); });
   return named;

@@ -199,7 +199,6 @@ class Verifier {
         return find("chunk_loads[{}] = {} but the masks give {}", c, r_.chunk_loads[c], loads[c]);
       }
     }
-    if (r_.needs.empty()) return;
     if (r_.needs.size() != masks.size()) return find("need sets of {} masks, not {}", r_.needs.size(), masks.size());
     for (std::size_t m = 0; m < masks.size(); ++m) needs(m, masks[m]);
   }

@@ -203,7 +203,10 @@ class Simulate(unittest.TestCase):
 
     def test_wrong_cluster_files_name_the_member(self):
         for change, words in (({"sms": 0}, "sms"), ({"inside": {"gbytes_per_s": 1}}, "latency_us"), ({"typo": 1}, "typo"),
-                              ({"between": {"gbytes_per_s": 0, "latency_us": 1}}, "bandwidth"), ({"version": 2}, "version"),
+                              ({"between": {"gbytes_per_s": 0, "latency_us": 1}}, "\"gbytes_per_s\" is 0"), ({"version": 2}, "version"),
+                              ({"tflops": {"forward": 0, "backward": 1}}, "\"forward\" is 0"),
+                              ({"tflops": {"forward": 1e308, "backward": 1}}, "[0.001, 1e9]"),
+                              ({"calibration": "c.json"}, "\"tflops.forward\" must be the rate of unmasked tiles alone"),
                               ({"communication_sms": 10}, "communication_sms"), ({"tflops": 5}, "tflops")):
             code, out, error, _ = self.simulate({**self.CLUSTER, **change})
             self.assertEqual((code, out), (2, ""), change)

@@ -75,6 +75,10 @@ TEST(Verify, every_single_lie_is_found) {
   EXPECT_TRUE(caught([](PlanRecord& r) { r.lower_bound = r.peak + 1; }));
   EXPECT_TRUE(caught([](PlanRecord& r) { r.proven_optimal = !r.proven_optimal; }));
   EXPECT_TRUE(caught([](PlanRecord& r) { r.needs[0].bits[5] ^= 4; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) {  // nothing left that speaks of traffic
+    r.needs.clear(), r.inbound.clear(), r.outbound.clear();
+    r.traffic = {};
+  }));
   EXPECT_TRUE(caught([](PlanRecord& r) { r.inbound[0] -= 1; }));
   EXPECT_TRUE(caught([](PlanRecord& r) { r.traffic.intra_chunks += 1; }));
   EXPECT_TRUE(caught([](PlanRecord& r) { r.nodes = 4; }));
