@@ -99,6 +99,8 @@ std::string sheet(const Timed& timed, const std::string& name, const Options& op
 
 std::string rank_table(const Plan& plan) {
   Table table({"rank", "node", "load", "of peak", "chunks"});
+  const std::vector<std::int64_t>& speeds = plan.record().speeds;
+  const double fastest = speeds.empty() ? 1 : static_cast<double>(largest(speeds));
   for (std::int64_t r = 0; r < std::min<std::int64_t>(plan.ranks(), 64); ++r) {
     std::string chunks;
     for (const std::int64_t c : plan.chunks_of(r)) {
@@ -109,9 +111,10 @@ std::string rank_table(const Plan& plan) {
       chunks += fmt::format("{}{}", chunks.empty() ? "" : " ", c);
     }
     const std::int64_t load = plan.loads()[static_cast<std::size_t>(r)];
+    const double slowness = speeds.empty() ? 1 : fastest / static_cast<double>(speeds[static_cast<std::size_t>(r)]);
+    const double time = static_cast<double>(load) * slowness;  // what the peak is the largest of
     table.add({std::to_string(r), std::to_string(plan.node_of_rank(r)), grouped(load),
-               percent(static_cast<double>(load) / static_cast<double>(std::max<std::int64_t>(1, plan.peak()))),
-               chunks});
+               percent(time / static_cast<double>(std::max<std::int64_t>(1, plan.peak()))), chunks});
   }
   std::string out = table.text();
   if (plan.ranks() > 64) out += fmt::format("... and {} more ranks\n", plan.ranks() - 64);

@@ -67,16 +67,21 @@ std::string owners(const Plan& plan, double left) {
   return out;
 }
 
-/// One bar a rank, cut at its chunks; the line is the lower bound.
+/// One bar a rank, cut at its chunks, as long as the rank takes (a slower rank longer for its load); the line is the
+/// lower bound.
 std::string bars(const Plan& plan, double left) {
   std::string out;
   const double unit = kBars / static_cast<double>(std::max<std::int64_t>(1, plan.peak()));
   const double height = kSide / static_cast<double>(plan.ranks());
+  const std::vector<std::int64_t>& speeds = plan.record().speeds;
+  const double fastest = speeds.empty() ? 1 : static_cast<double>(*std::max_element(speeds.begin(), speeds.end()));
   for (std::int64_t r = 0; r < plan.ranks(); ++r) {
     double x = left;
     const double y = kMargin + static_cast<double>(r) * height;
+    const double slowness = speeds.empty() ? 1 : fastest / static_cast<double>(speeds[static_cast<std::size_t>(r)]);
     for (const std::int64_t c : plan.chunks_of(r)) {
-      const double width = static_cast<double>(plan.record().chunk_loads[static_cast<std::size_t>(c)]) * unit;
+      const double width =
+          static_cast<double>(plan.record().chunk_loads[static_cast<std::size_t>(c)]) * slowness * unit;
       out += box(x, y + height * 0.1, std::max(0.0, width - 0.4), height * 0.8, colour(r));
       x += width;
     }

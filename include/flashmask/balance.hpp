@@ -79,7 +79,8 @@ struct Workload {
   std::int64_t columns = 0;  ///< tokens; 0: one per chunk
   std::int64_t chunk = 1;    ///< tokens per chunk, the last chunk may be shorter
   /// Relative speed of each rank, 1..10^6, empty for equal ones. The peak is then the largest ceil(load * fastest /
-  /// own).
+  /// own), and the chunks % ranks fastest ranks (of equal ones those with lower numbers) are the ones with one chunk
+  /// more.
   std::vector<std::int64_t> speeds;
   std::vector<NeedSets> needs;          ///< one per mask; empty: traffic is not known and nodes do not matter
   std::vector<std::int64_t> documents;  ///< lengths in tokens, read by per_document_dual_chunk alone
@@ -236,10 +237,13 @@ void validate(const Workload& workload);
 /// Throws invalid_argument naming the option.
 void validate(const BalanceOptions& options);
 
-/// Plans `workload`. Every rank gets floor or ceil(chunks / ranks) chunks (the first chunks % ranks ranks get one
-/// more); for dual_chunk the pieces decide. Deterministic for given workload and options without a time budget. Thread
-/// safe. Throws invalid_argument for a workload or option out of range and unsupported where a layout cannot hold the
-/// sizes.
+/// Plans `workload`. Every rank gets floor(chunks / ranks) chunks and the chunks % ranks fastest ranks one more, of
+/// equal ones those with lower numbers (without speeds: the first). Peak, bound and proof are those of this problem,
+/// with the number of chunks of every rank fixed: with speeds, another choice of the ranks that hold one more may have
+/// a smaller optimum (loads 10, 1, 1 at speeds 100, 90: 11, and 10 if the slower rank held two), but exchanging the
+/// speeds of ranks exchanges their loads and never changes a peak on one node. Deterministic for given workload and
+/// options without a time budget. Thread safe. Throws invalid_argument for a workload or option out of range and
+/// unsupported where a layout cannot hold the sizes.
 Plan balance(const Workload& workload, const BalanceOptions& options = {});
 
 }  // namespace flashmask

@@ -12,22 +12,35 @@
 namespace flashmask {
 namespace {
 
+using Ranks = std::vector<std::int32_t>;
+
 struct Found {
-  std::vector<std::int32_t> rank_of;
+  Ranks rank_of;           ///< the rank of each chunk, as the caller numbers them
   balancing::Bound bound;  ///< normalised
   PlanMethod method = PlanMethod::layout;
 };
 
-Found search(const Workload& workload, const balancing::Instance& in, const BalanceOptions& options) {
+/// Places become the ranks that stand there.
+Ranks renumbered(Ranks place_of, const Ranks& rank_at) {
+  for (std::int32_t& r : place_of) r = rank_at[static_cast<std::size_t>(r)];
+  return place_of;
+}
+
+Found search(const Workload& workload, const balancing::Instance& in, const Ranks& rank_at,
+             const BalanceOptions& options) {
+  Ranks counts(in.counts.size());  // by rank: a layout walks the ranks by number
+  for (std::size_t place = 0; place < counts.size(); ++place) {
+    counts[static_cast<std::size_t>(rank_at[place])] = in.counts[place];
+  }
   switch (options.kind) {
     case PlanKind::contiguous:
-      return {balancing::contiguous(in.counts), balancing::lower_bound(in), PlanMethod::layout};
+      return {balancing::contiguous(counts), balancing::lower_bound(in), PlanMethod::layout};
     case PlanKind::dual_chunk:
-      return {balancing::dual_chunk(in.counts), balancing::lower_bound(in), PlanMethod::layout};
+      return {balancing::dual_chunk(counts), balancing::lower_bound(in), PlanMethod::layout};
     case PlanKind::per_document_dual_chunk:
       return {balancing::per_document_dual_chunk(workload), balancing::lower_bound(in), PlanMethod::layout};
     case PlanKind::lpt:
-      return {balancing::lpt(in).rank_of(), balancing::lower_bound(in), PlanMethod::lpt};
+      return {renumbered(balancing::lpt(in).rank_of(), rank_at), balancing::lower_bound(in), PlanMethod::lpt};
     case PlanKind::hcc_ipo:
       break;
   }
@@ -35,10 +48,11 @@ Found search(const Workload& workload, const balancing::Instance& in, const Bala
   if (options.time_budget) solve.deadline = balancing::Budget::Clock::now() + *options.time_budget;
   balancing::Solution best = balancing::solve(in, solve);
   if (workload.nodes > 1 && !workload.needs.empty()) {
-    balancing::improve_traffic(
-        in, workload.needs, {.nodes = workload.nodes, .epsilon_millionths = options.epsilon_millionths}, solve, best);
+    balancing::HierarchyOptions hierarchy{.nodes = workload.nodes, .epsilon_millionths = options.epsilon_millionths};
+    for (const std::int64_t rank : rank_at) hierarchy.node_of.push_back(rank * workload.nodes / workload.ranks);
+    balancing::improve_traffic(in, workload.needs, hierarchy, solve, best);
   }
-  return {best.state.rank_of(), best.bound, best.method};
+  return {renumbered(best.state.rank_of(), rank_at), best.bound, best.method};
 }
 
 }  // namespace
@@ -59,17 +73,23 @@ Plan balance(const Workload& workload, const BalanceOptions& options) {
   record.seed = options.kind == PlanKind::hcc_ipo ? options.seed : 0;
   record.epsilon_millionths = options.kind == PlanKind::hcc_ipo ? options.epsilon_millionths : 0;
   record.loads.assign(static_cast<std::size_t>(workload.ranks), 0);
+  const Ranks rank_at = balancing::rank_at_place(workload.ranks, workload.speeds);
+  std::vector<std::int64_t> speeds;
+  for (std::size_t place = 0; place < rank_at.size() && !workload.speeds.empty(); ++place) {
+    speeds.push_back(workload.speeds[static_cast<std::size_t>(rank_at[place])]);
+  }
   const balancing::Instance in = balancing::make_instance(
-      workload.loads, balancing::chunk_counts(workload.chunks(), workload.ranks), workload.speeds);
+      workload.loads, balancing::chunk_counts(workload.chunks(), workload.ranks), std::move(speeds));
   if (in.chunks() > 0) {
-    const Found found = search(workload, in, options);
+    const Found found = search(workload, in, rank_at, options);
     record.method = found.method;
     record.assignment.assign(found.rank_of.begin(), found.rank_of.end());
     for (std::size_t c = 0; c < record.assignment.size(); ++c) {
       record.loads[static_cast<std::size_t>(record.assignment[c])] += workload.loads[c];
     }
-    for (std::size_t r = 0; r < record.loads.size(); ++r) {
-      record.peak = std::max(record.peak, in.time(static_cast<std::int64_t>(r), record.loads[r]));
+    for (std::size_t place = 0; place < rank_at.size(); ++place) {
+      const std::int64_t load = record.loads[static_cast<std::size_t>(rank_at[place])];
+      record.peak = std::max(record.peak, in.time(static_cast<std::int64_t>(place), load));
     }
     record.lower_bound = in.original(found.bound.value);
     record.bound_by = found.bound.by;

@@ -27,9 +27,13 @@ class Hierarchy {
  public:
   Hierarchy(const Instance& in, std::span<const NeedSets> needs, const HierarchyOptions& options,
             const SolveOptions& solve)
-      : in_(in), needs_(needs), options_(options), solve_(solve), rank_of_(in.loads.size(), 0) {
-    first_.assign(static_cast<std::size_t>(options.nodes) + 1, in.ranks());
-    for (std::int64_t r = in.ranks(); r-- > 0;) first_[static_cast<std::size_t>(node_of_rank(r))] = r;
+      : in_(in),
+        needs_(needs),
+        options_(options),
+        solve_(solve),
+        ranks_of_(static_cast<std::size_t>(options.nodes)),
+        rank_of_(in.loads.size(), 0) {
+    for (std::int64_t r = 0; r < in.ranks(); ++r) ranks_of_[static_cast<std::size_t>(node_of_rank(r))].push_back(r);
   }
 
   [[nodiscard]] std::int64_t worst_inbound(const State& state) const {
@@ -58,20 +62,22 @@ class Hierarchy {
   }
 
  private:
-  [[nodiscard]] std::int64_t node_of_rank(std::int64_t r) const { return r * options_.nodes / in_.ranks(); }
+  [[nodiscard]] std::int64_t node_of_rank(std::int64_t r) const {
+    return options_.node_of.empty() ? r * options_.nodes / in_.ranks() : options_.node_of[static_cast<std::size_t>(r)];
+  }
   /// What the nodes hold when their ranks are to stay within `aim` on average.
   [[nodiscard]] NodeLimits limits_within(std::int64_t aim) const {
     NodeLimits limits;
     limits.largest = target_;
-    for (std::size_t n = 0; n + 1 < first_.size(); ++n) {
+    for (const auto& ranks : ranks_of_) {
       std::int64_t chunks = 0, capacity = 0;
-      for (std::int64_t r = first_[n]; r < first_[n + 1]; ++r) {
+      for (const std::int64_t r : ranks) {
         chunks += in_.counts[static_cast<std::size_t>(r)];
         capacity += in_.capacity(r, aim);
       }
       limits.counts.push_back(chunks);
       limits.capacities.push_back(capacity);
-      limits.ranks.push_back(first_[n + 1] - first_[n]);
+      limits.ranks.push_back(static_cast<std::int64_t>(ranks.size()));
     }
     return limits;
   }
@@ -79,8 +85,8 @@ class Hierarchy {
 
   /// Stage 3: IPO among the ranks of one node over the chunks it was given, until all are within the target.
   void solve_node(std::int64_t n, const NodeTraffic& traffic) {
-    const std::int64_t first = first_[static_cast<std::size_t>(n)], last = first_[static_cast<std::size_t>(n) + 1];
-    std::vector<std::int32_t> chunks;
+    const std::vector<std::int64_t>& ranks = ranks_of_[static_cast<std::size_t>(n)];
+    std::vector<std::int32_t> chunks, counts;
     std::vector<std::int64_t> loads, speeds;
     for (std::size_t c = 0; c < in_.loads.size(); ++c) {
       if (traffic.nodes()[c] != n) continue;
@@ -88,9 +94,11 @@ class Hierarchy {
       loads.push_back(in_.loads[c]);
     }
     if (chunks.empty()) return;
-    if (!in_.speeds.empty()) speeds.assign(in_.speeds.begin() + first, in_.speeds.begin() + last);
-    const Instance part =
-        make_instance(std::move(loads), {in_.counts.begin() + first, in_.counts.begin() + last}, std::move(speeds));
+    for (const std::int64_t r : ranks) {
+      counts.push_back(in_.counts[static_cast<std::size_t>(r)]);
+      if (!in_.speeds.empty()) speeds.push_back(in_.speeds[static_cast<std::size_t>(r)]);
+    }
+    const Instance part = make_instance(std::move(loads), std::move(counts), std::move(speeds));
     const std::int64_t target = part.normalised(
         in_.speeds.empty() ? target_ : static_cast<std::int64_t>(Int128{target_} * part.fastest / in_.fastest));
     State state = lpt(part);
@@ -101,7 +109,8 @@ class Hierarchy {
     if (state.peak(part) > target) state = descend(part, std::move(state), target, kNodeSteps);
     const std::vector<std::int32_t> inside = state.rank_of();
     for (std::size_t i = 0; i < chunks.size(); ++i) {
-      rank_of_[static_cast<std::size_t>(chunks[i])] = static_cast<std::int32_t>(first) + inside[i];
+      rank_of_[static_cast<std::size_t>(chunks[i])] =
+          static_cast<std::int32_t>(ranks[static_cast<std::size_t>(inside[i])]);
     }
   }
 
@@ -132,7 +141,7 @@ class Hierarchy {
   /// Load above the target on all ranks of node n.
   [[nodiscard]] std::int64_t excess(const State& state, std::int64_t n) const {
     std::int64_t sum = 0;
-    for (std::int64_t r = first_[static_cast<std::size_t>(n)]; r < first_[static_cast<std::size_t>(n) + 1]; ++r) {
+    for (const std::int64_t r : ranks_of_[static_cast<std::size_t>(n)]) {
       sum += std::max<std::int64_t>(0, state.loads[static_cast<std::size_t>(r)] - in_.capacity(r, target_));
     }
     return sum;
@@ -175,7 +184,7 @@ class Hierarchy {
   std::span<const NeedSets> needs_;
   const HierarchyOptions& options_;
   const SolveOptions& solve_;
-  std::vector<std::int64_t> first_;  // ranks [first(n), first(n + 1)) live on node n
+  std::vector<std::vector<std::int64_t>> ranks_of_;  // by node, ascending
   std::vector<std::int32_t> rank_of_;
   std::int64_t target_ = 0;
 };

@@ -26,6 +26,17 @@ void normalise(Instance& in) {
 
 }  // namespace
 
+std::vector<std::int32_t> rank_at_place(std::int64_t ranks, std::span<const std::int64_t> speeds) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(ranks));
+  std::iota(order.begin(), order.end(), 0);
+  if (!speeds.empty()) {
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+      return speeds[static_cast<std::size_t>(a)] > speeds[static_cast<std::size_t>(b)];
+    });
+  }
+  return order;
+}
+
 std::vector<std::int32_t> chunk_counts(std::int64_t chunks, std::int64_t ranks) {
   std::vector<std::int32_t> counts(static_cast<std::size_t>(ranks), static_cast<std::int32_t>(chunks / ranks));
   for (std::int64_t r = 0; r < chunks % ranks; ++r) ++counts[static_cast<std::size_t>(r)];

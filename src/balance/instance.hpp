@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "flashmask/balance.hpp"
@@ -22,14 +23,19 @@ constexpr std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-/// Chunks of every rank: floor(chunks / ranks), one more on the first chunks % ranks.
+/// Ranks from the fastest to the slowest, equal ones by number: 0 .. ranks - 1 where `speeds` is empty. Position i of
+/// this order is place i; everything the search does is by place, so how ranks are numbered cannot change a peak.
+std::vector<std::int32_t> rank_at_place(std::int64_t ranks, std::span<const std::int64_t> speeds);
+
+/// Chunks of every place: floor(chunks / ranks), one more on the first chunks % ranks.
 std::vector<std::int32_t> chunk_counts(std::int64_t chunks, std::int64_t ranks);
 
 /// Loads with the common offset and divisor taken out. With equal counts and speeds
-/// load = scale * normalised + offset * count; otherwise offset = 0, and with speeds scale = 1 too.
+/// load = scale * normalised + offset * count; otherwise offset = 0, and with speeds scale = 1 too. What is called a
+/// rank from here on is a place of rank_at_place: counts never grow from one to the next.
 struct Instance {
   std::vector<std::int64_t> loads;    ///< normalised, by chunk
-  std::vector<std::int32_t> counts;   ///< by rank
+  std::vector<std::int32_t> counts;   ///< by rank, descending
   std::vector<std::int64_t> speeds;   ///< by rank; empty for equal ones
   std::vector<std::int32_t> by_load;  ///< chunks, heaviest first, ties by number
   std::int64_t fastest = 1;
@@ -57,7 +63,7 @@ struct Instance {
   }
 };
 
-/// Ranks may hold any loads; counts and speeds must have the same length.
+/// Counts must descend and have as many entries as speeds, where those are given.
 Instance make_instance(std::vector<std::int64_t> loads, std::vector<std::int32_t> counts,
                        std::vector<std::int64_t> speeds);
 

@@ -209,6 +209,16 @@ class Verifier {
     out_.findings.push_back(core::vformat(text, fmt::make_format_args(args...)));
   }
 
+  /// (-speed, rank) in ascending order.
+  [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> fastest_first() const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> order;
+    for (std::size_t k = 0; k < counts_.size(); ++k) {
+      order.emplace_back(r_.speeds.empty() ? 0 : -r_.speeds[k], static_cast<std::int64_t>(k));
+    }
+    std::sort(order.begin(), order.end());
+    return order;
+  }
+
   void ownership() {
     counts_.assign(static_cast<std::size_t>(r_.ranks), 0);
     for (std::size_t c = 0; c < r_.assignment.size(); ++c) {
@@ -217,8 +227,14 @@ class Verifier {
       }
       ++counts_[static_cast<std::size_t>(r_.assignment[c])];
     }
-    const auto [low, high] = std::minmax_element(counts_.begin(), counts_.end());
-    if (*high - *low > 1) find("ranks own between {} and {} chunks", *low, *high);
+    const std::int64_t fewest = static_cast<std::int64_t>(r_.assignment.size()) / r_.ranks;
+    std::int64_t more = static_cast<std::int64_t>(r_.assignment.size()) % r_.ranks;
+    for (const auto& [speed, rank] : fastest_first()) {
+      const std::int64_t due = fewest + (more-- > 0 ? 1 : 0), own = counts_[static_cast<std::size_t>(rank)];
+      if (own == due) continue;
+      find("rank {} owns {} chunks, not {}: the fastest ranks, of equal ones the first, own one more", rank, own, due);
+      break;
+    }
     if (r_.chunk < 1 || (r_.columns + r_.chunk - 1) / r_.chunk != static_cast<std::int64_t>(r_.assignment.size())) {
       find("{} columns in chunks of {} are not {} chunks", r_.columns, r_.chunk, r_.assignment.size());
     }

@@ -25,9 +25,9 @@ struct Verification {
   [[nodiscard]] bool passed() const { return findings.empty(); }
 };
 
-/// Checks that every chunk is owned once and counts differ by one at most, that the assignment is what its kind says,
-/// recomputes rank loads, peak, bound and traffic from the record alone and, when `masks` are given, chunk loads and
-/// need sets from them under `options`. `documents`: lengths in tokens, when known, for per_document_dual_chunk.
+/// Checks that every chunk is owned once and every rank owns as many as it should, that the assignment is what its kind
+/// says, recomputes rank loads, peak, bound and traffic from the record alone and, when `masks` are given, chunk loads
+/// and need sets from them under `options`. `documents`: lengths in tokens, when known, for per_document_dual_chunk.
 Verification verify(const PlanRecord& record, std::span<const WeightedMask> masks, const WorkloadOptions& options,
                     std::span<const std::int64_t> documents = {});
 

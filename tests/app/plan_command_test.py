@@ -75,6 +75,15 @@ class Plan(unittest.TestCase):
         slow = self.plan("--loads", "4,4,4,4", "--ranks", "2", "--speeds", "100,50")
         self.assertEqual(slow["peak"], 16)
 
+    def test_speeds_decide_by_rank_and_not_by_number(self):
+        five = ["--loads", "10,10,10,10,10", "--ranks", "4", "--speeds"]
+        for speeds in ("90,100,100,100", "100,100,100,90"):
+            self.assertEqual(self.plan(*five, speeds)["peak"], 20)
+        table = self.flashmask("--loads", "4,4,4,4", "--ranks", "2", "--speeds", "100,50").splitlines()
+        rows = [line.split() for line in table if line[:1] in ("0", "1")]
+        # Load 8 takes the slower rank 16, the peak, and the other half of it.
+        self.assertEqual([(row[0], row[2], row[3]) for row in rows], [("0", "8", "50.0%"), ("1", "8", "100.0%")])
+
     def test_a_forged_kind_is_found(self):
         self.flashmask(*MASK, "--ranks", "4", "--chunk", "512", "--json", "plan.json")
         path = os.path.join(self.directory.name, "plan.json")

@@ -9,6 +9,7 @@
 #include "balance/state.hpp"
 #include "balance/traffic.hpp"
 #include "balance/traffic_bound.hpp"
+#include "balance/verify.hpp"
 #include "flashmask/builders.hpp"
 
 namespace flashmask::balancing {
@@ -175,6 +176,22 @@ TEST(Hierarchy, a_full_causal_mask_spends_no_epsilon) {
   const WorkloadOptions options{.chunk = 1024, .ranks = 16, .nodes = 2};
   const Plan plan = balance(make_workload(masks, options));
   EXPECT_TRUE(plan.proven_optimal()) << plan.peak() << " above " << plan.lower_bound();
+}
+
+TEST(Hierarchy, fast_ranks_on_any_node_keep_their_chunk_more_and_their_node) {
+  for (const std::uint64_t seed : {5U, 6U}) {
+    Workload w = family_workload(Family::causal_document_8k, 123 << 10, 10, 3, seed);
+    for (std::int64_t r = 0; r < w.ranks; ++r) w.speeds.push_back(r % 3 == 1 ? 100 : r % 3 == 2 ? 95 : 90);
+    const Plan plan = balance(w);
+    for (std::int64_t r = 0; r < w.ranks; ++r) EXPECT_EQ(plan.chunks_of(r).size(), r % 3 == 1 ? 13U : 12U);
+    EXPECT_LE(plan.gap(), 0.03);
+    w.needs.clear();
+    Workload turned = w;
+    std::reverse(turned.speeds.begin(), turned.speeds.end());
+    EXPECT_EQ(balance(turned).peak(), balance(w).peak());
+    const Verification v = verify(plan.record(), {}, {});
+    EXPECT_TRUE(v.passed()) << v.findings.front();
+  }
 }
 
 TEST(Hierarchy, nodes_may_have_different_numbers_of_ranks) {

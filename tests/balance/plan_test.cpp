@@ -82,6 +82,27 @@ TEST(Plan, every_kind_gives_every_chunk_once_and_counts_that_differ_by_one) {
   }
 }
 
+TEST(Plan, the_fastest_ranks_hold_one_chunk_more) {
+  Workload w = bare(List(5, 10), 4);
+  for (const List& speeds : {List{90, 100, 100, 100}, List{100, 100, 100, 90}, List{100, 90, 100, 100}}) {
+    w.speeds = speeds;
+    const Plan plan = balance(w);
+    EXPECT_EQ(plan.peak(), 20);
+    EXPECT_TRUE(plan.proven_optimal());
+  }
+  // Of equal ranks the lower number, in every kind; layouts still walk the ranks by number.
+  w.speeds = {50, 100, 50, 100};
+  for (const PlanKind kind : {PlanKind::hcc_ipo, PlanKind::contiguous, PlanKind::dual_chunk, PlanKind::lpt}) {
+    EXPECT_EQ(chunks_of(balance(w, {.kind = kind}), 1).size(), 2U) << to_string(kind);
+  }
+  EXPECT_EQ(chunks_of(balance(w, {.kind = PlanKind::contiguous}), 1), (List{1, 2}));
+  EXPECT_EQ(chunks_of(balance(w, {.kind = PlanKind::dual_chunk}), 1), (List{1, 4}));
+  // The problem is the one with these counts: the slower rank with two chunks would reach 10.
+  Workload few = bare({10, 1, 1}, 2);
+  few.speeds = {100, 90};
+  EXPECT_EQ(balance(few).peak(), 11);
+}
+
 TEST(Plan, an_empty_workload_is_a_plan_without_chunks) {
   const Plan plan = balance(bare({}, 3));
   EXPECT_EQ(plan.chunks(), 0);

@@ -153,6 +153,23 @@ TEST(Verify, layouts_of_every_small_size_are_of_their_kind) {
   }
 }
 
+TEST(Verify, one_chunk_more_on_a_slower_rank_is_found) {
+  Workload w;
+  w.loads = {10, 1, 1};
+  w.ranks = 2;
+  w.speeds = {100, 90};
+  PlanRecord r = balance(w).record();
+  ASSERT_TRUE(verify(r, {}, {}).passed());
+  r.assignment = {0, 1, 1};  // legal as a plan, but of another problem than the bound speaks of
+  r.loads = {10, 2};
+  r.peak = r.lower_bound = 10;
+  r.proven_optimal = true;
+  r.method = PlanMethod::pairs;
+  const Verification v = verify(Plan(r).record(), {}, {});
+  ASSERT_FALSE(v.passed());
+  EXPECT_NE(v.findings.front().find("rank 0 owns 1 chunks, not 2"), std::string::npos) << v.findings.front();
+}
+
 TEST(Verify, a_bound_above_the_optimum_is_refuted) {
   Workload w;
   w.loads = {10, 9, 9, 7, 7, 6, 5, 3, 1};
