@@ -187,10 +187,10 @@ void sweep(const PlanMasks& masks, const Options& options) {
 
 /// What --verify has no use for: the plan file says it, or nothing is planned.
 void check_verify_alone(const CLI::App& command, const Options& options, const Plan& plan) {
-  refuse_given(command, {"--loads",    "--ranks",    "--nodes",       "--chunk", "--speeds",       "--unit",
-                         "--kind",     "--epsilon",  "--search-seed", "--steps", "--proof-steps",  "--time-budget",
-                         "--json",     "--svg",      "--compare",     "--sweep", "--sweep-chunks", "--sweep-ranks",
-                         "--kv-heads", "--head-dim", "--dtype"},
+  refuse_given(command,
+               {"--loads",   "--ranks",        "--nodes",       "--chunk",       "--speeds",      "--unit", "--kind",
+                "--epsilon", "--search-seed",  "--steps",       "--proof-steps", "--time-budget", "--svg",  "--compare",
+                "--sweep",   "--sweep-chunks", "--sweep-ranks", "--kv-heads",    "--head-dim",    "--dtype"},
                "--verify takes the plan from its file and only checks it");
   const MaskRequest& mask = options.request.mask;
   const bool named =
@@ -218,16 +218,51 @@ std::string bound_text(const Plan& plan, balancing::BoundCheck bound) {
       return "lower bound 0, as loads are not negative";
     case balancing::BoundCheck::recomputed:
       return fmt::format("lower bound {} recomputed", grouped(plan.lower_bound()));
-    case balancing::BoundCheck::enumerated:
-      return fmt::format("lower bound {} confirmed by trying every assignment", grouped(plan.lower_bound()));
+    case balancing::BoundCheck::searched:
+      return fmt::format("lower bound {} confirmed by a search of its own", grouped(plan.lower_bound()));
     default:
-      return fmt::format("lower bound {} taken from the file (its search is too long to repeat)",
-                         grouped(plan.lower_bound()));
+      return fmt::format("lower bound {} taken from the file", grouped(plan.lower_bound()));
   }
 }
 
-/// Checks a plan file by itself and, when a mask is named, against it. Returns whether it passed.
-bool verify_file(const Options& options) {
+constexpr const char* kAgainstMasks = "chunk loads and need sets agree with the mask";
+constexpr const char* kWithoutMasks = "no mask was named, so chunk loads and need sets were taken from the file";
+
+std::string verdict_word(const balancing::Verification& result) {
+  return !result.passed() ? "wrong" : result.not_rechecked.empty() ? "ok" : "not_rechecked";
+}
+
+format::Json verdict_json(const Plan& plan, const balancing::Verification& result) {
+  format::Json::Array findings;
+  for (const std::string& finding : result.findings) findings.emplace_back(finding);
+  format::Json value;
+  value.set("format", "flashmask.plan_verdict")
+      .set("version", 1)
+      .set("verdict", verdict_word(result))
+      .set("findings", std::move(findings))
+      .set("bound", std::string(to_string(result.bound)))
+      .set("not_rechecked", result.not_rechecked)
+      .set("against_masks", result.against_masks)
+      .set("chunks", plan.chunks())
+      .set("peak", plan.peak())
+      .set("lower_bound", plan.lower_bound())
+      .set("digest", fmt::format("{:016x}", plan.digest()));
+  return value;
+}
+
+/// The verdict in words: what is wrong, or what was recomputed and what was not.
+std::string verdict_text(const Plan& plan, const balancing::Verification& result) {
+  std::string out;
+  for (const std::string& finding : result.findings) out += fmt::format("WRONG  {}\n", finding);
+  if (!result.passed()) return out;
+  return fmt::format("{}: {} chunks owned once and dealt as {}; loads, peak and traffic recomputed; {}; {}\n",
+                     result.not_rechecked.empty() ? "ok" : "not all rechecked", plan.chunks(), to_string(plan.kind()),
+                     result.not_rechecked.empty() ? bound_text(plan, result.bound) : result.not_rechecked,
+                     result.against_masks ? kAgainstMasks : kWithoutMasks);
+}
+
+/// Checks a plan file by itself and, when a mask is named, against it. Returns the exit code.
+int verify_file(const Options& options) {
   const Plan plan = format::parse_plan(format::read_file(options.verify), options.verify);
   check_verify_alone(*options.request.mask.command, options, plan);
   PlanRequest request = options.request;
@@ -240,13 +275,9 @@ bool verify_file(const Options& options) {
   }
   const auto documents = masks.masks.empty() ? std::vector<std::int64_t>() : common_documents(masks.masks.front());
   const auto result = balancing::verify(plan.record(), masks.weighted(), workload_options(request, masks), documents);
-  for (const std::string& finding : result.findings) fmt::print("WRONG  {}\n", finding);
-  if (!result.passed()) return false;
-  fmt::print("ok: {} chunks owned once and dealt as {}; loads, peak and traffic recomputed; {}; {}\n", plan.chunks(),
-             to_string(plan.kind()), bound_text(plan, result.bound),
-             result.against_masks ? "chunk loads and need sets agree with the mask"
-                                  : "no mask was named, so chunk loads and need sets were taken from the file");
-  return true;
+  if (!options.json.empty()) write_json(options.json, verdict_json(plan, result));
+  if (options.json != "-") fmt::print("{}", verdict_text(plan, result));
+  return !result.passed() ? kCheckFailed : result.not_rechecked.empty() ? 0 : kNotRechecked;
 }
 
 /// Refuses what was given and would not be used.
@@ -265,18 +296,19 @@ void check_use(const Options& options) {
   }
 }
 
-bool execute(const Options& options) {
+/// The exit code.
+int execute(const Options& options) {
   if (given(*options.request.mask.command, "--verify")) return verify_file(options);
   check_use(options);
   const PlanMasks masks = plan_masks(options.request);
   if (options.sweep) {
     sweep(masks, options);
-    return true;
+    return 0;
   }
   const Workload workload = plan_workload(options.request, masks);
   if (options.compare) {
     compare(workload, options);
-    return true;
+    return 0;
   }
   std::string name = fmt::format("{} bare loads", workload.chunks());
   for (std::size_t m = 0; m < masks.masks.size(); ++m) {
@@ -291,7 +323,7 @@ bool execute(const Options& options) {
   }
   if (!options.json.empty()) write_json(options.json, format::plan_json(timed.plan, timed.micros));
   if (options.json != "-") fmt::print("{}\n{}", sheet(timed, name, options), rank_table(timed.plan));
-  return true;
+  return 0;
 }
 
 }  // namespace
@@ -310,7 +342,9 @@ void add_plan(CLI::App& parent, int& exit_code) {
       "  flashmask plan --verify plan.json --workload histogram --rows 131072");
   add_plan_options(*command, options->request);
   const std::string group = "What to do with it";
-  command->add_option("--json", options->json, "Write the plan as JSON to this file; - is standard output")
+  command
+      ->add_option("--json", options->json,
+                   "Write the plan, or the verdict of --verify, as JSON to this file; - is standard output")
       ->expected(0, 1)
       ->default_str("-")
       ->group(group);
@@ -332,7 +366,7 @@ void add_plan(CLI::App& parent, int& exit_code) {
       ->check(CLI::IsMember({"bf16", "fp16", "f32"}))
       ->capture_default_str()
       ->group(group);
-  command->callback([options, &exit_code] { exit_code = execute(*options) ? 0 : kCheckFailed; });
+  command->callback([options, &exit_code] { exit_code = execute(*options); });
 }
 
 }  // namespace flashmask::app

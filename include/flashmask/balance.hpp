@@ -24,7 +24,7 @@ enum class PlanKind : std::uint8_t {
   contiguous,               ///< rank r owns consecutive chunks
   dual_chunk,               ///< 2P equal pieces, rank r owns pieces r and 2P-1-r (zigzag)
   per_document_dual_chunk,  ///< the zigzag inside every document; documents must be multiples of 2P chunks
-  lpt,                      ///< largest load first to the least loaded rank with room
+  lpt,  ///< largest load first to the least loaded rank with room (equal counts: loads above the least)
 };
 std::string_view to_string(PlanKind kind);
 /// Throws invalid_argument naming the five kinds.

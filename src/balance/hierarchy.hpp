@@ -7,7 +7,7 @@ namespace flashmask::balancing {
 
 struct HierarchyOptions {
   std::int64_t nodes = 1;
-  std::vector<std::int64_t> node_of;  ///< by rank of the instance; empty: rank * nodes / ranks
+  std::vector<std::int64_t> node_of{};  ///< by rank of the instance; empty: rank * nodes / ranks
   std::int64_t epsilon_millionths = 0;
   std::int64_t steps = 0;  ///< chunk moves of stage 2; 0: a default from the size
 };

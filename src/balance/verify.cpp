@@ -3,174 +3,20 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <numeric>
 #include <set>
 
+#include "balance/refute.hpp"
 #include "balance/verify_kind.hpp"
 #include "core/check.hpp"
 
 namespace flashmask::balancing {
 namespace {
 
-__extension__ typedef __int128 Wide;
-using List = std::vector<std::int64_t>;
+using Wide = Refuter::Wide;
+using List = Refuter::List;
 
-/// Refutes targets for given loads, heaviest first.
-class Refuter {
- public:
-  Refuter(const PlanRecord& record, List counts) : w_(record.chunk_loads), counts_(std::move(counts)) {
-    std::sort(w_.rbegin(), w_.rend());
-    total_ = std::accumulate(w_.begin(), w_.end(), std::int64_t{0});
-    fewest_ = *std::min_element(counts_.begin(), counts_.end());
-    speeds_ = record.speeds;
-    if (!speeds_.empty()) fastest_ = *std::max_element(speeds_.begin(), speeds_.end());
-  }
-
-  /// Whether some argument shows that no assignment has a peak of at most `target`.
-  [[nodiscard]] bool refuted(std::int64_t target) const {
-    target -= beyond_lattice(target);
-    return average(target) || pigeonhole(target) || covering(target) || apart(target) || residues(target);
-  }
-
-  /// Whether trying everything shows it; only for few chunks.
-  [[nodiscard]] bool refuted_by_enumeration(std::int64_t target) const {
-    List sums(counts_.size(), 0), left = counts_;
-    return !place(0, target, sums, left);
-  }
-
-  [[nodiscard]] bool enumerable() const { return w_.size() <= (speeds_.empty() ? 15U : 10U); }
-
- private:
-  [[nodiscard]] std::int64_t ranks() const { return static_cast<std::int64_t>(counts_.size()); }
-  [[nodiscard]] Wide capacity(std::size_t rank, std::int64_t target) const {
-    return speeds_.empty() ? Wide{target} : Wide{target} * speeds_[rank] / fastest_;
-  }
-  [[nodiscard]] Wide sum(std::size_t from, std::size_t count) const {
-    Wide s = 0;
-    for (std::size_t i = from; i < std::min(w_.size(), from + count); ++i) s += w_[i];
-    return s;
-  }
-  [[nodiscard]] Wide smallest(std::int64_t count) const {
-    const std::size_t k =
-        static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, static_cast<std::int64_t>(w_.size())));
-    return sum(w_.size() - k, k);
-  }
-
-  /// How far `target` lies above the next value that the load of any rank can have: loads share a divisor, and with
-  /// equal counts their differences do.
-  [[nodiscard]] std::int64_t beyond_lattice(std::int64_t target) const {
-    if (!speeds_.empty()) return 0;
-    const bool equal = *std::max_element(counts_.begin(), counts_.end()) == fewest_;
-    const std::int64_t base = equal ? w_.back() : 0;
-    std::int64_t divisor = 0;
-    for (const std::int64_t w : w_) divisor = std::gcd(divisor, w - base);
-    if (divisor == 0) return 0;
-    const auto beyond = static_cast<std::int64_t>((Wide{target} - Wide{base} * fewest_) % divisor);
-    return beyond < 0 ? beyond + divisor : beyond;
-  }
-
-  [[nodiscard]] bool average(std::int64_t target) const {
-    Wide room = 0;
-    for (std::size_t r = 0; r < counts_.size(); ++r) room += capacity(r, target);
-    return room < total_;
-  }
-  [[nodiscard]] bool pigeonhole(std::int64_t target) const {
-    for (std::size_t j = 0; j * counts_.size() < w_.size(); ++j) {
-      const std::size_t top = j * counts_.size() + 1;
-      if (sum(top - j - 1, j + 1) + smallest(fewest_ - static_cast<std::int64_t>(j) - 1) > target) return true;
-    }
-    return false;
-  }
-  [[nodiscard]] bool covering(std::int64_t target) const {
-    Wide demand = 0, widest = 0, supply = 0;
-    for (std::size_t r = 0; r < counts_.size(); ++r) {
-      const Wide d = std::max<Wide>(0, Wide{counts_[r]} * w_[0] - capacity(r, target));
-      demand += d;
-      widest = std::max(widest, d);
-    }
-    for (const std::int64_t w : w_) supply += std::min<Wide>(w_[0] - w, widest);
-    return supply < demand;
-  }
-  /// Counts how many of the q largest some ranks must hold when none can hold one more.
-  [[nodiscard]] bool apart(std::int64_t target) const {
-    const std::int64_t n = static_cast<std::int64_t>(w_.size());
-    const std::int64_t most = *std::max_element(counts_.begin(), counts_.end());
-    for (std::int64_t each = 1; each <= most; ++each) {
-      for (std::int64_t s = 1; s <= ranks() && (each - 1) * ranks() + s <= n; ++s) {
-        const std::int64_t q = (each - 1) * ranks() + s;
-        const auto lightest = [&](std::int64_t k) {
-          return sum(static_cast<std::size_t>(q - k), static_cast<std::size_t>(k)) +
-                 smallest(std::min(n - q, fewest_ - each - 1));
-        };
-        if (each + 1 <= most && each + 1 <= q && lightest(each + 1) <= target) continue;  // some rank can hold more
-        const Wide held = sum(static_cast<std::size_t>(q - each * s), static_cast<std::size_t>(each * s)) +
-                          smallest(std::min(n - q, std::max<std::int64_t>(0, fewest_ - each) * s));
-        if (held > Wide{s} * target) return true;
-      }
-    }
-    return false;
-  }
-
-  /// The residue argument for every modulus up to 2^14 and the residue most loads share.
-  [[nodiscard]] bool residues(std::int64_t target) const {
-    if (!speeds_.empty()) return false;
-    // A modulus under which few loads differ divides the differences of most small samples; the divisor of all
-    // differences counts too (a peak between two points of that lattice does not exist).
-    std::set<std::int64_t> moduli;
-    std::int64_t all = 0;
-    for (const std::int64_t w : w_) all = std::gcd(all, w_[0] - w);
-    if (all >= 2) moduli.insert(all);
-    for (const std::size_t stride : {1U, 2U, 3U, 5U, 7U, 11U, 13U, 29U}) {
-      for (std::size_t i = 0; i + stride < w_.size(); ++i) {
-        std::int64_t g = 0;
-        for (std::size_t k = 1; k <= 5; ++k) {
-          g = std::gcd(g, w_[i] - w_[(i + k * stride) % w_.size()]);
-          if (g >= 2 && g <= (1 << 14)) moduli.insert(g);
-        }
-      }
-    }
-    return std::any_of(moduli.begin(), moduli.end(), [&](std::int64_t g) { return residue(target, g); });
-  }
-  [[nodiscard]] bool residue(std::int64_t target, std::int64_t modulus) const {
-    std::map<std::int64_t, std::int64_t> seen;
-    for (const std::int64_t w : w_) ++seen[w % modulus];
-    const std::int64_t common = std::max_element(seen.begin(), seen.end(), [](const auto& a, const auto& b) {
-                                  return a.second < b.second;
-                                })->first;
-    const auto wasted = [&](std::int64_t count) {
-      const Wide t = (Wide{target} - Wide{count} * common) % modulus;
-      return static_cast<std::int64_t>(t < 0 ? t + modulus : t);
-    };
-    Wide waste = 0, twice_saved = 0;
-    std::int64_t most = 0;
-    for (const std::int64_t k : counts_) waste += wasted(k), most = std::max(most, wasted(k));
-    for (const std::int64_t w : w_) {
-      const std::int64_t offset = (w % modulus - common + modulus) % modulus;
-      if (offset == 0) continue;
-      twice_saved += std::max<std::int64_t>(most, offset <= most ? 2 * offset : 0);
-    }
-    return 2 * (Wide{target} * ranks() - total_) < 2 * waste - twice_saved;
-  }
-
-  bool place(std::size_t i, std::int64_t target, List& sums, List& left) const {
-    if (i == w_.size()) return true;
-    for (std::size_t r = 0; r < sums.size(); ++r) {
-      if (left[r] == 0 || sums[r] + w_[i] > capacity(r, target)) continue;
-      --left[r];
-      sums[r] += w_[i];
-      const bool found = place(i + 1, target, sums, left);
-      sums[r] -= w_[i];
-      ++left[r];
-      if (found) return true;
-      if (sums[r] == 0 && speeds_.empty() && left[r] == left[left.size() - 1]) return false;  // empty twins
-    }
-    return false;
-  }
-
-  List w_, counts_, speeds_;
-  std::int64_t total_ = 0, fewest_ = 0, fastest_ = 1;
-};
+constexpr std::int64_t kSearchSteps = 20'000'000;  // a second, more or less
 
 class Verifier {
  public:
@@ -260,25 +106,45 @@ class Verifier {
   void bound() {
     if (r_.lower_bound > r_.peak) find("lower_bound = {} exceeds the peak {}", r_.lower_bound, r_.peak);
     if (r_.proven_optimal != (r_.lower_bound == r_.peak)) find("proven_optimal does not follow from peak and bound");
-    if (r_.lower_bound == 0) {
-      out_.bound = BoundCheck::trivial;
-      return;
-    }
     if (r_.assignment.empty()) {
-      out_.bound = BoundCheck::recomputed;
+      out_.bound = BoundCheck::trivial;
+      if (r_.bound_by != BoundBy::average)
+        find("bound_by is {}, but there is nothing to bound", to_string(r_.bound_by));
       return;
     }
     const Refuter refuter(r_, counts_);
     if (refuter.refuted(r_.peak)) find("the peak {} is impossible for these loads", r_.peak);
-    if (refuter.refuted(r_.lower_bound - 1)) {
-      out_.bound = BoundCheck::recomputed;
-    } else if (refuter.enumerable()) {
-      out_.bound = BoundCheck::enumerated;
-      if (!refuter.refuted_by_enumeration(r_.lower_bound - 1)) {
-        find("lower_bound = {} but an assignment with a smaller peak exists", r_.lower_bound);
-      }
-    } else if (r_.bound_by != BoundBy::search) {
-      find("lower_bound = {} does not follow from the argument it names", r_.lower_bound);
+    if (r_.bound_by == BoundBy::search) return searched(refuter);
+    const std::string_view by = to_string(r_.bound_by);
+    out_.bound = r_.lower_bound == 0 ? BoundCheck::trivial : BoundCheck::recomputed;
+    if (r_.lower_bound > 0 && !refuter.refuted_by(r_.bound_by, r_.lower_bound - 1)) {
+      find("lower_bound = {} does not follow from the argument it names, {}", r_.lower_bound, by);
+    }
+    // Which moduli the residue argument of the search looks at is its own affair; the others give one number.
+    if (r_.bound_by != BoundBy::residue && refuter.refuted_by(r_.bound_by, r_.lower_bound)) {
+      find("lower_bound = {}, but the argument it names, {}, gives more", r_.lower_bound, by);
+    }
+  }
+
+  /// A bound by complete search: refuted again by an argument, or by a search of our own, or left open in words.
+  void searched(const Refuter& refuter) {
+    if (r_.kind != PlanKind::hcc_ipo) return find("bound_by is search, but kind {} never searches", to_string(r_.kind));
+    if (!search_fits(r_)) {
+      return find("bound_by is search, but no complete search takes {} chunks on {} ranks{}; it takes {}",
+                  r_.assignment.size(), r_.ranks, r_.speeds.empty() ? "" : " with speeds", kSearchTakes);
+    }
+    if (r_.lower_bound == 0) return find("bound_by is search, but lower_bound is 0, which no search has to show");
+    out_.bound = BoundCheck::recomputed;
+    if (refuter.refuted(r_.lower_bound - 1)) return;
+    out_.bound = BoundCheck::searched;
+    const auto smaller = refuter.reachable(r_.lower_bound - 1, kSearchSteps);
+    if (!smaller) {
+      out_.bound = BoundCheck::not_rechecked;
+      out_.not_rechecked = core::format(
+          "bound not rechecked: lower_bound = {} rests on a complete search that was not repeated within {} steps",
+          r_.lower_bound, kSearchSteps);
+    } else if (*smaller) {
+      find("lower_bound = {} but an assignment with a smaller peak exists", r_.lower_bound);
     }
   }
 
@@ -367,7 +233,7 @@ class Verifier {
 }  // namespace
 
 std::string_view to_string(BoundCheck check) {
-  constexpr std::array<std::string_view, 4> names{"trivial", "recomputed", "enumerated", "trusted"};
+  constexpr std::array<std::string_view, 4> names{"trivial", "recomputed", "searched", "not_rechecked"};
   return names.at(static_cast<std::size_t>(check));
 }
 

@@ -11,18 +11,19 @@ namespace flashmask::balancing {
 
 /// How the lower bound was confirmed.
 enum class BoundCheck : std::uint8_t {
-  trivial,     ///< it is 0, and loads are not negative
-  recomputed,  ///< a target one below it was refuted again by one of the published arguments
-  enumerated,  ///< a target one below it was refuted again by trying every assignment (at most 15 chunks)
-  trusted,     ///< it rests on a complete search that is too long to repeat here
+  trivial,        ///< it is 0, and loads are not negative
+  recomputed,     ///< a target one below it was refuted again by one of the published arguments
+  searched,       ///< a target one below it was refuted again by a complete search of the verifier's own
+  not_rechecked,  ///< it rests on a complete search that is too long to repeat here
 };
 std::string_view to_string(BoundCheck check);
 
 struct Verification {
   std::vector<std::string> findings;  ///< what is wrong, one sentence each; empty: nothing
-  BoundCheck bound = BoundCheck::trusted;
+  BoundCheck bound = BoundCheck::not_rechecked;
+  std::string not_rechecked;   ///< the claim that could be neither confirmed nor refuted, one sentence; empty: none
   bool against_masks = false;  ///< loads and need sets were recomputed from masks
-  [[nodiscard]] bool passed() const { return findings.empty(); }
+  [[nodiscard]] bool passed() const { return findings.empty(); }  ///< nothing is wrong; see `not_rechecked` too
 };
 
 /// Checks that every chunk is owned once and every rank owns as many as it should, that the assignment is what its kind

@@ -2,8 +2,14 @@
 #include "balance/verify_kind.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <tuple>
 #include <vector>
 
+#include "balance/refute.hpp"
 #include "core/check.hpp"
 
 namespace flashmask::balancing {
@@ -92,7 +98,93 @@ std::string per_document_finding(const PlanRecord& r, std::span<const std::int64
   return {};
 }
 
+/// Largest load first to the rank that would end earliest and has room, of equal ones the fastest, then the first.
+/// Without speeds and with equal counts a load is what it has above the lightest.
+std::string lpt_finding(const PlanRecord& r) {
+  const std::int64_t n = static_cast<std::int64_t>(r.assignment.size());
+  const bool lifted = r.speeds.empty() && n % r.ranks == 0;
+  const std::int64_t base = lifted ? *std::min_element(r.chunk_loads.begin(), r.chunk_loads.end()) : 0;
+  List room(static_cast<std::size_t>(r.ranks), 0), loads = room;
+  for (const std::int64_t rank : r.assignment) ++room[static_cast<std::size_t>(rank)];
+  std::vector<std::size_t> order(r.assignment.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return r.chunk_loads[a] > r.chunk_loads[b]; });
+  const std::int64_t fastest = r.speeds.empty() ? 1 : *std::max_element(r.speeds.begin(), r.speeds.end());
+  using End = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // time, -speed, rank
+  const auto end_of = [&](std::int64_t rank, std::int64_t more) {
+    const std::size_t k = static_cast<std::size_t>(rank);
+    const std::int64_t load = loads[k] + more, speed = r.speeds.empty() ? 1 : r.speeds[k];
+    return End{static_cast<std::int64_t>((Refuter::Wide{load} * fastest + speed - 1) / speed), -speed, rank};
+  };
+  std::set<End> equal;  // ranks with room by load; only without speeds, where one more chunk keeps the order
+  for (std::int64_t k = 0; k < r.ranks && r.speeds.empty(); ++k) {
+    if (room[static_cast<std::size_t>(k)] > 0) equal.insert(end_of(k, 0));
+  }
+  for (const std::size_t c : order) {
+    const std::int64_t w = r.chunk_loads[c] - base;
+    End best{std::numeric_limits<std::int64_t>::max(), 0, 0};
+    if (r.speeds.empty()) {
+      best = equal.extract(equal.begin()).value();
+    } else {
+      for (std::int64_t k = 0; k < r.ranks; ++k) {
+        if (room[static_cast<std::size_t>(k)] > 0) best = std::min(best, end_of(k, w));
+      }
+    }
+    const std::int64_t rank = std::get<2>(best);
+    if (r.assignment[c] != rank) {
+      return core::format("the plan is by lpt, but chunk {} is on rank {} where lpt puts it on rank {}", c,
+                          r.assignment[c], rank);
+    }
+    loads[static_cast<std::size_t>(rank)] += w;
+    if (--room[static_cast<std::size_t>(rank)] > 0 && r.speeds.empty()) equal.insert(end_of(rank, 0));
+  }
+  return {};
+}
+
+/// Why `method` cannot have found a plan of these sizes; empty: it can.
+std::string method_finding(const PlanRecord& r) {
+  const std::int64_t n = static_cast<std::int64_t>(r.assignment.size()), count = n / r.ranks;
+  const bool equal = n % r.ranks == 0, alike = r.speeds.empty();
+  const char* takes = nullptr;
+  if (r.method == PlanMethod::bldm && !alike) takes = "ranks of one speed";
+  if (r.method == PlanMethod::pairs && r.ranks < 2) takes = "two ranks";
+  if (r.method == PlanMethod::triples && !(alike && equal && count >= 2 && count <= 5 && r.ranks >= 3)) {
+    takes = "at least three ranks of one speed with 2 to 5 chunks each";
+  }
+  if (r.method == PlanMethod::exact && !search_fits(r)) takes = kSearchTakes;
+  if (r.method == PlanMethod::hierarchy && (r.nodes < 2 || r.needs.empty())) takes = "nodes and need sets";
+  if (takes == nullptr) return {};
+  return core::format("method is {}, which takes {}, but there are {} chunks on {} ranks of {} nodes{}",
+                      to_string(r.method), takes, n, r.ranks, r.nodes, alike ? "" : " with speeds");
+}
+
+/// Visible cells and need sets of a chunk come from the same cells: every chunk that is needed gives at least one.
+std::string unit_finding(const PlanRecord& r) {
+  if (r.unit != WorkUnit::cells || r.needs.empty()) return {};
+  for (std::size_t c = 0; c < r.chunk_loads.size(); ++c) {
+    std::int64_t needed = 0;
+    for (const NeedSets& need : r.needs) {
+      for (std::int64_t b = 0; b < need.batch; ++b) {
+        for (const std::uint64_t word : need.row(b, static_cast<std::int64_t>(c))) {
+          needed += need.weight * std::popcount(word);
+        }
+      }
+    }
+    if (r.chunk_loads[c] < needed || (needed == 0 && r.chunk_loads[c] > 0)) {
+      return core::format("unit is cells, but chunk {} carries {} and sees {} chunks, each with a visible cell", c,
+                          r.chunk_loads[c], needed);
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+bool search_fits(const PlanRecord& r) {
+  const std::int64_t n = static_cast<std::int64_t>(r.assignment.size());
+  return r.speeds.empty() && n <= 64 && n >= r.ranks && (n + r.ranks - 1) / r.ranks <= 5;
+}
 
 std::string kind_finding(const PlanRecord& r, std::span<const std::int64_t> documents) {
   if (r.assignment.empty()) return {};
@@ -109,6 +201,10 @@ std::string kind_finding(const PlanRecord& r, std::span<const std::int64_t> docu
     return core::format("kind is {}, which has neither seed nor epsilon, but they are {} and {} millionths",
                         to_string(r.kind), r.seed, r.epsilon_millionths);
   }
+  for (std::string finding : {method_finding(r), unit_finding(r)}) {
+    if (!finding.empty()) return finding;
+  }
+  if (r.method == PlanMethod::lpt) return lpt_finding(r);
   switch (r.kind) {
     case PlanKind::contiguous:
       return contiguous_finding(r);

@@ -9,10 +9,14 @@
 
 namespace flashmask::balancing {
 
-/// What is wrong with kind, method, seed and epsilon of a record whose chunks are all owned; empty: nothing.
-/// contiguous, dual_chunk and per_document_dual_chunk are read off the assignment chunk by chunk; `documents` (lengths
-/// in tokens), when given, must be those of the last of the three. lpt and hcc_ipo are searches: any assignment may be
-/// theirs.
+/// What is wrong with kind, method, unit, seed and epsilon of a record whose chunks are all owned; empty: nothing.
+/// contiguous, dual_chunk, per_document_dual_chunk and lpt (as a kind or as the method of hcc_ipo) are read off the
+/// assignment chunk by chunk; `documents` (lengths in tokens), when given, must be those of per_document_dual_chunk.
+/// What else hcc_ipo found can be any assignment, but each method has sizes it speaks about.
 std::string kind_finding(const PlanRecord& record, std::span<const std::int64_t> documents);
+
+/// Whether a complete search could have run on the sizes of this record, and in words what it takes.
+bool search_fits(const PlanRecord& record);
+inline constexpr const char* kSearchTakes = "at most 64 chunks, 1 to 5 a rank, without speeds";
 
 }  // namespace flashmask::balancing

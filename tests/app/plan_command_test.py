@@ -95,10 +95,51 @@ class Plan(unittest.TestCase):
             json.dump(plan, file)
         self.assertIn("WRONG  kind is contiguous, but chunk", self.flashmask("--verify", "plan.json", code=1))
 
+    def change(self, name, **fields):
+        """Rewrites members of a plan file; its digest goes, as a forger would leave it out."""
+        path = os.path.join(self.directory.name, name)
+        with open(path) as file:
+            plan = json.load(file)
+        plan.update(fields)
+        for derived in ("digest", "gap", "imbalance"):
+            plan.pop(derived, None)
+        with open(path, "w") as file:
+            json.dump(plan, file)
+
+    def test_a_forged_certificate_is_not_plainly_ok(self):
+        loads = ",".join(str(1000 + (i * i * 31) % 1009) for i in range(80))
+        self.flashmask("--loads", loads, "--ranks", "10", "--steps", "1", "--json", "plan.json")
+        with open(os.path.join(self.directory.name, "plan.json")) as file:
+            peak = json.load(file)["peak"]
+        self.change("plan.json", lower_bound=peak, proven_optimal=True, bound_by="search")
+        said = self.flashmask("--verify", "plan.json", code=1)
+        self.assertIn("WRONG  bound_by is search, but no complete search takes 80 chunks", said)
+        self.change("plan.json", bound_by="average")
+        self.assertIn("does not follow from the argument it names, average", self.flashmask("--verify", "plan.json", code=1))
+        verdict = json.loads(self.flashmask("--verify", "plan.json", "--json", code=1))
+        self.assertEqual((verdict["verdict"], len(verdict["findings"])), ("wrong", 1))
+
+    def test_what_could_not_be_rechecked_is_said_in_words_json_and_exit_code(self):
+        # 64 loads of many digits: between what is easily refuted and what is easily reached a search is too long.
+        loads, x = [], 12345
+        for _ in range(64):
+            x = (x * 6364136223846793005 + 1442695040888963407) % 2**64
+            loads.append(str(10**9 + (x >> 33) % 10**9))
+        self.flashmask("--loads", ",".join(loads), "--ranks", "16", "--proof-steps", "0", "--steps", "1", "--json", "plan.json")
+        self.assertIn("ok: 64 chunks", self.flashmask("--verify", "plan.json"))
+        peak = 5_943_205_607
+        self.change("plan.json", lower_bound=peak, bound_by="search")
+        said = self.flashmask("--verify", "plan.json", code=4)
+        self.assertTrue(said.startswith("not all rechecked: "), said)
+        self.assertIn(f"bound not rechecked: lower_bound = {peak}", said)
+        verdict = json.loads(self.flashmask("--verify", "plan.json", "--json", code=4))
+        self.assertEqual(verdict["verdict"], "not_rechecked")
+        self.assertIn("bound not rechecked", verdict["not_rechecked"])
+
     def test_verify_takes_nothing_that_it_would_ignore(self):
         self.flashmask(*MASK, "--json", "plan.json")
         for arguments in (["--loads", "1,2"], ["--ranks", "4"], ["--chunk", "64"], ["--kind", "lpt"], ["--unit", "cells"],
-                          ["--compare"], ["--json"], ["--svg", "x.svg"], ["--speeds", "1"], ["--epsilon", "0"],
+                          ["--compare"], ["--svg", "x.svg"], ["--speeds", "1"], ["--epsilon", "0"],
                           ["--rows", "16384"], ["--tile", "64x64"], ["--dtype", "f32"]):
             self.assertIn(arguments[0], self.flashmask("--verify", "plan.json", *arguments, code=2))
         self.flashmask("--loads", "0,0", "--ranks", "2", "--json", "zero.json")

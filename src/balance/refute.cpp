@@ -1,0 +1,271 @@
+// Deliberately naive: what is slow and plain here is what makes it a second opinion.
+#include "balance/refute.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace flashmask::balancing {
+namespace {
+
+constexpr std::int64_t kLargestModulus = 1 << 14;
+
+}  // namespace
+
+Refuter::Refuter(const PlanRecord& record, List counts) : w_(record.chunk_loads), counts_(std::move(counts)) {
+  std::sort(w_.rbegin(), w_.rend());
+  before_.assign(1, 0);
+  for (const std::int64_t w : w_) before_.push_back(before_.back() + w);
+  total_ = static_cast<std::int64_t>(before_.back());
+  const auto [fewest, most] = std::minmax_element(counts_.begin(), counts_.end());
+  fewest_ = *fewest;
+  most_ = *most;
+  speeds_ = record.speeds;
+  if (!speeds_.empty()) fastest_ = *std::max_element(speeds_.begin(), speeds_.end());
+}
+
+bool Refuter::refuted_by(BoundBy by, std::int64_t target) const {
+  target -= beyond_lattice(target);
+  switch (by) {
+    case BoundBy::average:
+      return average(target);
+    case BoundBy::pigeonhole:
+      return pigeonhole(target);
+    case BoundBy::covering:
+      return covering(target);
+    case BoundBy::incompatible:
+      return apart(target);
+    case BoundBy::residue:
+      return residues(target);
+    case BoundBy::search:
+      break;
+  }
+  return false;
+}
+
+bool Refuter::refuted(std::int64_t target) const {
+  target -= beyond_lattice(target);
+  return average(target) || pigeonhole(target) || covering(target) || apart(target) || residues(target);
+}
+
+Refuter::Wide Refuter::sum(std::int64_t from, std::int64_t count) const {
+  const std::int64_t n = static_cast<std::int64_t>(w_.size());
+  const std::int64_t begin = std::min(n, from), end = std::min(n, from + std::max<std::int64_t>(0, count));
+  return before_[static_cast<std::size_t>(end)] - before_[static_cast<std::size_t>(begin)];
+}
+
+Refuter::Wide Refuter::smallest(std::int64_t count) const {
+  const std::int64_t k = std::clamp<std::int64_t>(count, 0, static_cast<std::int64_t>(w_.size()));
+  return sum(static_cast<std::int64_t>(w_.size()) - k, k);
+}
+
+/// How far `target` lies above the next value that the load of any rank can have: loads share a divisor, and with equal
+/// counts their differences do.
+std::int64_t Refuter::beyond_lattice(std::int64_t target) const {
+  if (!speeds_.empty()) return 0;
+  const std::int64_t base = most_ == fewest_ ? w_.back() : 0;
+  std::int64_t divisor = 0;
+  for (const std::int64_t w : w_) divisor = std::gcd(divisor, w - base);
+  if (divisor == 0) return 0;
+  const auto beyond = static_cast<std::int64_t>((Wide{target} - Wide{base} * fewest_) % divisor);
+  return beyond < 0 ? beyond + divisor : beyond;
+}
+
+bool Refuter::average(std::int64_t target) const {
+  Wide room = 0;
+  for (std::size_t r = 0; r < counts_.size(); ++r) room += capacity(r, target);
+  return room < total_;
+}
+
+bool Refuter::pigeonhole(std::int64_t target) const {
+  for (std::int64_t j = 0; j * ranks() < static_cast<std::int64_t>(w_.size()); ++j) {
+    const std::int64_t top = j * ranks() + 1;
+    if (sum(top - j - 1, j + 1) + smallest(fewest_ - j - 1) > target) return true;
+  }
+  return false;
+}
+
+bool Refuter::covering(std::int64_t target) const {
+  Wide demand = 0, widest = 0, supply = 0;
+  for (std::size_t r = 0; r < counts_.size(); ++r) {
+    const Wide d = std::max<Wide>(0, Wide{counts_[r]} * w_[0] - capacity(r, target));
+    demand += d;
+    widest = std::max(widest, d);
+  }
+  for (const std::int64_t w : w_) supply += std::min<Wide>(w_[0] - w, widest);
+  return supply < demand;
+}
+
+/// Counts how many of the q largest some ranks must hold when none can hold one more.
+bool Refuter::apart(std::int64_t target) const {
+  const std::int64_t n = static_cast<std::int64_t>(w_.size());
+  for (std::int64_t each = 1; each <= most_; ++each) {
+    for (std::int64_t s = 1; s <= ranks() && (each - 1) * ranks() + s <= n; ++s) {
+      const std::int64_t q = (each - 1) * ranks() + s;
+      const auto lightest = [&](std::int64_t k) {
+        return sum(q - k, k) + smallest(std::min(n - q, fewest_ - each - 1));
+      };
+      if (each + 1 <= most_ && each + 1 <= q && lightest(each + 1) <= target) continue;  // some rank can hold more
+      const Wide held =
+          sum(q - each * s, each * s) + smallest(std::min(n - q, std::max<std::int64_t>(0, fewest_ - each) * s));
+      if (held > Wide{s} * target) return true;
+    }
+  }
+  return false;
+}
+
+/// The residue argument for every modulus and the residue most loads share.
+bool Refuter::residues(std::int64_t target) const {
+  if (!speeds_.empty()) return false;
+  const List all = moduli();
+  return std::any_of(all.begin(), all.end(), [&](std::int64_t g) { return residue(target, g); });
+}
+
+/// Moduli under which few loads differ: they divide the differences of most small samples. Of few loads all samples are
+/// looked at. The divisor of all differences counts too (a peak between two points of that lattice does not exist).
+Refuter::List Refuter::moduli() const {
+  std::set<std::int64_t> found;
+  std::int64_t all = 0;
+  for (const std::int64_t w : w_) all = std::gcd(all, w_[0] - w);
+  if (all >= 2) found.insert(all);
+  const auto take = [&](std::int64_t g) {
+    if (g >= 2 && g <= kLargestModulus) found.insert(g);
+  };
+  for (std::size_t i = 0; w_.size() <= 64 && i < w_.size(); ++i) {
+    std::set<std::int64_t> divisors;  // of all samples that contain load i
+    for (const std::int64_t w : w_) {
+      const std::set<std::int64_t> before = divisors;
+      for (const std::int64_t g : before) divisors.insert(std::gcd(g, w - w_[i]));
+      if (w != w_[i]) divisors.insert(std::gcd(w - w_[i], std::int64_t{0}));
+    }
+    std::for_each(divisors.begin(), divisors.end(), take);
+  }
+  for (const std::size_t stride : {1U, 2U, 3U, 5U, 7U, 11U, 13U, 29U}) {
+    for (std::size_t i = 0; i + stride < w_.size(); ++i) {
+      std::int64_t g = 0;
+      for (std::size_t k = 1; k <= 5; ++k) take(g = std::gcd(g, w_[i] - w_[(i + k * stride) % w_.size()]));
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+bool Refuter::residue(std::int64_t target, std::int64_t modulus) const {
+  std::map<std::int64_t, std::int64_t> seen;
+  for (const std::int64_t w : w_) ++seen[w % modulus];
+  const std::int64_t common = std::max_element(seen.begin(), seen.end(), [](const auto& a, const auto& b) {
+                                return a.second < b.second;
+                              })->first;
+  const auto wasted = [&](std::int64_t count) {
+    const Wide t = (Wide{target} - Wide{count} * common) % modulus;
+    return static_cast<std::int64_t>(t < 0 ? t + modulus : t);
+  };
+  Wide waste = 0, twice_saved = 0;
+  for (const std::int64_t k : counts_) waste += wasted(k);
+  const std::int64_t most = std::max(wasted(fewest_), wasted(most_));
+  for (const std::int64_t w : w_) {
+    const std::int64_t offset = (w % modulus - common + modulus) % modulus;
+    if (offset == 0) continue;
+    twice_saved += std::max<std::int64_t>(most, offset <= most ? 2 * offset : 0);
+  }
+  return 2 * (Wide{target} * ranks() - total_) < 2 * waste - twice_saved;
+}
+
+namespace {
+
+/// Chunks as bits that one rank could hold, and how far below the target they stay.
+struct Group {
+  std::uint64_t chunks;
+  Refuter::Wide slack;
+};
+
+/// Covers chunks with groups: of the open chunk with the fewest groups left, every group is tried.
+class Covering {
+ public:
+  using Wide = Refuter::Wide;
+  Covering(const std::vector<std::int64_t>& loads, std::int64_t target, std::int64_t steps)
+      : w_(loads), target_(target), steps_(steps) {
+    for (std::size_t i = w_.size(); i-- > 0;) from_.push_back((from_.empty() ? 0 : from_.back()) + w_[i]);
+    std::reverse(from_.begin(), from_.end());
+    from_.push_back(0);
+  }
+  [[nodiscard]] bool ended() const { return steps_ <= 0; }
+
+  /// Adds the groups of `more` chunks at or behind `next` beside those in `group` that end at most `slack` below the
+  /// target.
+  void collect(std::size_t next, std::size_t more, Group group, Wide slack, std::vector<Group>& out) {
+    if (--steps_ <= 0) return;
+    if (more == 0) {
+      if (group.slack >= 0 && group.slack <= slack) out.push_back(group);
+      return;
+    }
+    for (std::size_t i = next; i + more <= w_.size() && steps_ > 0; ++i) {
+      const Wide heaviest = from_[i] - from_[i + more], lightest = w_[i] + from_[w_.size() - (more - 1)];
+      if (group.slack - heaviest > slack) return;  // loads descend: nothing behind is heavier
+      if (group.slack < lightest) continue;
+      collect(i + 1, more - 1, {group.chunks | std::uint64_t{1} << i, group.slack - w_[i]}, slack, out);
+    }
+  }
+
+  /// Whether `open` can be covered when all groups together leave `slack`, `large` of them with `count + 1` chunks and
+  /// the others with `count`.
+  bool cover(std::uint64_t open, int count, std::int64_t large, Wide slack, const std::vector<Group>& groups) {
+    if (open == 0) return true;
+    steps_ -= 1 + static_cast<std::int64_t>(groups.size());
+    if (steps_ <= 0 || failed_.contains({open, large})) return false;
+    const std::uint64_t scarce = scarcest(open, groups);
+    for (const Group& g : groups) {
+      if ((g.chunks & scarce) == 0) continue;
+      const bool is_large = std::popcount(g.chunks) > count;
+      if (is_large && large == 0) continue;
+      std::vector<Group> left;
+      for (const Group& other : groups) {
+        if ((other.chunks & g.chunks) == 0 && other.slack <= slack - g.slack) left.push_back(other);
+      }
+      if (cover(open & ~g.chunks, count, large - is_large, slack - g.slack, left)) return true;
+    }
+    if (steps_ > 0) failed_.insert({open, large});
+    return false;
+  }
+
+ private:
+  static std::uint64_t scarcest(std::uint64_t open, const std::vector<Group>& groups) {
+    std::array<std::size_t, 64> uses{};
+    for (const Group& g : groups) {
+      for (std::uint64_t c = g.chunks; c != 0; c &= c - 1) ++uses[static_cast<std::size_t>(std::countr_zero(c))];
+    }
+    int best = std::countr_zero(open);
+    for (std::uint64_t c = open; c != 0; c &= c - 1) {
+      const int chunk = std::countr_zero(c);
+      if (uses[static_cast<std::size_t>(chunk)] < uses[static_cast<std::size_t>(best)]) best = chunk;
+    }
+    return std::uint64_t{1} << best;
+  }
+
+  const std::vector<std::int64_t>& w_;
+  std::int64_t target_, steps_;
+  std::vector<Wide> from_;  // sums of the loads from a position on
+  std::set<std::pair<std::uint64_t, std::int64_t>> failed_;
+};
+
+}  // namespace
+
+std::optional<bool> Refuter::reachable(std::int64_t target, std::int64_t steps) const {
+  if (!speeds_.empty() || fewest_ < 1 || w_.size() > 64) return std::nullopt;
+  const Wide slack = Wide{target} * ranks() - total_;
+  if (slack < 0) return false;
+  Covering covering(w_, target, steps);
+  std::vector<Group> groups;
+  for (std::int64_t size = fewest_; size <= most_; ++size) {
+    covering.collect(0, static_cast<std::size_t>(size), {0, target}, slack, groups);
+  }
+  const std::uint64_t all = ~std::uint64_t{0} >> (64 - w_.size());
+  const std::int64_t large = static_cast<std::int64_t>(w_.size()) - fewest_ * ranks();
+  const bool found = covering.cover(all, static_cast<int>(fewest_), large, slack, groups);
+  if (!found && covering.ended()) return std::nullopt;
+  return found;
+}
+
+}  // namespace flashmask::balancing
