@@ -1,6 +1,7 @@
 #include "balance/exact.hpp"
 
 #include <bit>
+#include <limits>
 
 namespace flashmask::balancing {
 namespace {
@@ -20,7 +21,8 @@ class Cover {
     for (const std::int32_t c : in.by_load) w_.push_back(in.loads[static_cast<std::size_t>(c)]);
     large_ = in.counts.front();
     small_ = in.counts.back();
-    slack_ = in.ranks() * target - in.total;
+    const Int128 slack = Int128{in.ranks()} * target - in.total;
+    slack_ = static_cast<std::int64_t>(std::min<Int128>(slack, std::numeric_limits<std::int64_t>::max()));
   }
 
   Verdict run(State& found) {

@@ -65,18 +65,33 @@ void run_triples(const Instance& in, Budget budget, Solution& best) {
   }
 }
 
-/// Raises the bound target by target while the search refutes them; ends with an optimum or an open question.
+/// Bisects between the bound and the peak: a refuted target raises the bound above it, a met one lowers the peak to
+/// what was found, and where the two meet the optimum is proven from both sides. From the bound the strides double,
+/// because low targets leave few groups and the optimum is mostly near; a target that stays open leaves only lower ones
+/// to try.
 void run_exact(const Instance& in, Budget budget, Solution& best) {
-  while (best.bound.value < best.state.peak(in)) {
+  std::int64_t open = best.state.peak(in);  // targets from here on are met or were given up
+  std::int64_t stride = 1;
+  while (best.bound.value < open && !budget.over()) {
+    const std::int64_t target = best.bound.value + std::min(stride, open - best.bound.value) - 1;
+    // A target above the bound may cost half of what is left: the bound itself remains to be tried.
+    Budget part(target > best.bound.value ? budget.left() / 2 : budget.left(), budget.deadline());
+    const std::int64_t given = part.left();
     State found;
-    const Verdict verdict = exact_cover(in, best.bound.value, budget, found);
-    if (verdict == Verdict::unknown) return;
+    const Verdict verdict = exact_cover(in, target, part, found);
+    budget.take(given - std::max<std::int64_t>(0, part.left()));
+    if (verdict == Verdict::infeasible) {
+      best.bound = {target + 1, BoundBy::search};
+      stride = std::min(2 * stride, std::max<std::int64_t>(1, (open - target) / 2));
+      continue;
+    }
+    open = target;
     if (verdict == Verdict::feasible) {
+      open = found.peak(in);
       best.state = std::move(found);
       best.method = PlanMethod::exact;
-      return;
     }
-    best.bound = {best.bound.value + 1, BoundBy::search};
+    stride = std::max<std::int64_t>(1, (open - best.bound.value) / 2);
   }
 }
 
