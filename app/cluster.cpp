@@ -39,6 +39,13 @@ class Members {
     core::check(std::isfinite(x) && x >= 0, "{}: \"{}\" must be a number >= 0", where_, key);
     return x;
   }
+  /// A latency: none, or a number of microseconds that neither vanishes nor swallows a step.
+  [[nodiscard]] double microseconds(const char* key) const {
+    const double x = number(key);
+    core::check(x == 0 || (x >= 1e-3 && x <= 1e9), "{}: \"{}\" is {}: it must be 0 or lie in [0.001, 1e9]", where_, key,
+                x);
+    return x * 1e-6;
+  }
   /// Of something that must take place: TFLOP/s, bytes a second.
   [[nodiscard]] double rate(const char* key) const {
     const double x = number(key);
@@ -77,7 +84,7 @@ void read_rate(const Members& tflops, const char* direction, double& unmasked, d
 void read_link(const Members& file, const char* key, Link link, overlap::Cluster& cluster) {
   const Members members(file.child(key), file.below(key), {"gbytes_per_s", "latency_us"});
   cluster.bandwidth[static_cast<std::size_t>(link)] = members.rate("gbytes_per_s") * 1e9;
-  cluster.latency[static_cast<std::size_t>(link)] = members.number("latency_us") * 1e-6;
+  cluster.latency[static_cast<std::size_t>(link)] = members.microseconds("latency_us");
 }
 
 }  // namespace
@@ -123,7 +130,7 @@ NamedCluster read_cluster(const std::string& path) {
   read_link(file, "inside", Link::inside, named.cluster);
   read_link(file, "between", Link::between, named.cluster);
   if (file.has("sum_gbytes_per_s")) named.cluster.sum_bandwidth = file.rate("sum_gbytes_per_s") * 1e9;
-  if (file.has("launch_us")) named.cluster.launch = file.number("launch_us") * 1e-6;
+  if (file.has("launch_us")) named.cluster.launch = file.microseconds("launch_us");
   format::naming(path, [&] { overlap::validate(tiles_for(named, 128)); });
   return named;
 }

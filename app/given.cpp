@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "core/check.hpp"
 #include "format/json.hpp"
@@ -27,6 +30,14 @@ std::optional<std::int64_t> decimal(std::string_view text) {
   return digits.size() > 1 && digits.starts_with('0') ? std::nullopt : integer(text);
 }
 
+/// Whether two names mean one file, also through links and before it exists. A device (/dev/null) takes any number.
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code failed;
+  if (std::filesystem::is_character_file(a, failed)) return false;
+  if (std::filesystem::equivalent(a, b, failed)) return true;
+  return std::filesystem::weakly_canonical(a, failed) == std::filesystem::weakly_canonical(b, failed);
+}
+
 }  // namespace
 
 bool given(const CLI::App& command, const std::string& option) {
@@ -43,6 +54,22 @@ void refuse_given(const CLI::App& command, const std::vector<std::string>& optio
     }
     core::fail(ErrorCode::invalid_argument, "{}{}: {}; leave it out", option, values, why);
   }
+}
+
+std::string check_outputs(const std::vector<Output>& outputs) {
+  std::string standard;
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    if (output->path == "-") standard = output->option;
+    for (auto earlier = outputs.begin(); earlier != output; ++earlier) {
+      if (earlier->path.empty() || output->path.empty()) continue;
+      const bool both = output->path == "-" && earlier->path == "-";
+      check(!both, "{} and {} both write to standard output: give one of them a file", earlier->option, output->option);
+      check(output->path == "-" || earlier->path == "-" || !same_file(earlier->path, output->path),
+            "{} {} and {} {}: one file for two outputs; name two", earlier->option, earlier->path, output->option,
+            output->path);
+    }
+  }
+  return standard;
 }
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
@@ -63,6 +90,21 @@ CLI::Validator share_of_one() {
         return number && value >= 0 && value <= 1 ? std::string() : fmt::format("{} is not a number from 0 to 1", text);
       },
       "a number from 0 to 1");
+}
+
+CLI::Validator whole_millionths() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double value = -1;
+        if (!CLI::detail::lexical_cast(text, value)) return fmt::format("{} is not a number", text);
+        const bool whole = std::abs(value * 1e6 - std::round(value * 1e6)) < 1e-6;
+        return whole ? std::string() : fmt::format("{} is no whole number of millionths (0.000001)", text);
+      },
+      "");
+}
+
+CLI::Validator one_of_kinds() {
+  return CLI::IsMember({"hcc_ipo", "contiguous", "dual_chunk", "per_document_dual_chunk", "lpt"});
 }
 
 std::vector<std::string> entries(std::string_view option, std::string_view text) {

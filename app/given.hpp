@@ -15,10 +15,25 @@ bool given(const CLI::App& command, const std::string& option);
 /// Throws invalid_argument for the first of `options` that was given: "--window 7: WHY; leave it out".
 void refuse_given(const CLI::App& command, const std::vector<std::string>& options, std::string_view why);
 
+/// A file that a command is asked to write: the option, and its value ("-" is standard output, empty: not given).
+struct Output {
+  const char* option;
+  std::string path;
+};
+
+/// Refuses two outputs to one place. Returns the option that writes to standard output, empty where none does: what is
+/// printed for people is left out beside it.
+std::string check_outputs(const std::vector<Output>& outputs);
+
 /// Check of an option: a whole decimal number in [low, high], nothing that would be rounded, cut or saturated.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 /// Check of an option: a number from 0 to 1.
 CLI::Validator share_of_one();
+
+/// Check of an option: a number with six decimals at most, as millionths are what is kept of it.
+CLI::Validator whole_millionths();
+/// Check of an option: a kind of plan.
+CLI::Validator one_of_kinds();
 
 /// "a,b,c" as its entries; throws invalid_argument naming `option` and the position of an empty one.
 std::vector<std::string> entries(std::string_view option, std::string_view text);

@@ -23,13 +23,40 @@ struct IntegerArray {
   std::array<std::int64_t, kLevels> extents{};
   std::size_t levels = 0;   ///< extents known so far
   bool has_leaves = false;  ///< whether `levels` is final
+  std::size_t wanted = 0;   ///< extents that the format has; the outer ones beyond `levels` are 1
+  std::string path;         ///< of the whole
+
+  /// Where values[i] stands in the file, e.g. "mask.json[0][3]".
+  [[nodiscard]] std::string place_of(std::size_t i) const {
+    std::string place;
+    auto left = static_cast<std::int64_t>(i);
+    for (std::size_t level = wanted; level-- > wanted - levels;) {
+      place = fmt::format("[{}]{}", left % extents[level], place);
+      left /= extents[level];
+    }
+    return path + place;
+  }
 };
+
+/// Refuses an array that mixes integers with something else, or holds neither integers nor arrays, naming the element
+/// at fault: the first that is not as the first one.
+void check_elements(const Json::Array& array, const std::string& path) {
+  const auto nested = [](const Json& element) { return element.array() != nullptr || element.integers() != nullptr; };
+  const auto legal = [&](const Json& element) { return element.integer() != nullptr || nested(element); };
+  for (std::size_t i = 0; i < array.size(); ++i) {
+    const Json& element = array[i];
+    check(i > 0 || legal(element), "{}[0]: expected an integer or an array, got {}", path, element.kind());
+    check(nested(element) == nested(array[0]) && legal(element), "{}[{}]: expected an {}, as element 0 is one, got {}",
+          path, i, nested(array[0]) ? "array" : "integer", element.kind());
+  }
+}
 
 void flatten(const Json& value, const std::string& path, std::size_t level, IntegerArray& out) {
   const Json::Integers* integers = value.integers();
   const Json::Array* array = value.array();
   check(integers != nullptr || array != nullptr, "{}: expected an array, got {}", path, value.kind());
   check(level < IntegerArray::kLevels, "{}: arrays nested deeper than {}", path, IntegerArray::kLevels);
+  if (array != nullptr) check_elements(*array, path);
   const auto size = static_cast<std::int64_t>(integers != nullptr ? integers->size() : array->size());
   if (level == out.levels && !out.has_leaves) out.extents[out.levels++] = size;
   const bool leaf = level + 1 == out.levels;
@@ -48,19 +75,22 @@ void flatten(const Json& value, const std::string& path, std::size_t level, Inte
 /// The content where `levels` nested arrays are expected; missing outer levels have extent 1.
 IntegerArray integers_of(const Json& value, const std::string& path, std::size_t levels) {
   IntegerArray out;
+  out.path = path;
   flatten(value, path, 0, out);
   check(out.levels <= levels, "{}: {} nested arrays, at most {} are expected", path, out.levels, levels);
   std::array<std::int64_t, IntegerArray::kLevels> extents;
   extents.fill(1);
   for (std::size_t i = 0; i < out.levels; ++i) extents[levels - out.levels + i] = out.extents[i];
+  out.wanted = levels;
   out.extents = extents;
   return out;
 }
 
-std::vector<std::int32_t> int32_of(const std::vector<std::int64_t>& values, const std::string& path) {
+std::vector<std::int32_t> int32_of(const IntegerArray& array) {
   std::vector<std::int32_t> out;
-  for (const std::int64_t value : values) {
-    check(value >= INT32_MIN && value <= INT32_MAX, "{}: {} is outside [-2147483648, 2147483647]", path, value);
+  for (const std::int64_t value : array.values) {
+    check(value >= INT32_MIN && value <= INT32_MAX, "{}: {} is outside [-2147483648, 2147483647]",
+          array.place_of(out.size()), value);
     out.push_back(static_cast<std::int32_t>(value));
   }
   return out;
@@ -76,12 +106,12 @@ ColumnMask cu_seqlens(const Input& in) {
   masks::InsideDocuments inside;
   inside.causal = in.causal;
   if (in.json.object() == nullptr) {
-    const auto offsets = int32_of(integers_of(in.json, in.path, 1).values, in.path);
+    const auto offsets = int32_of(integers_of(in.json, in.path, 1));
     return masks::from_cu_seqlens(offsets, offsets, inside);
   }
   format::Fields fields(in.json, in.path);
-  const auto q = int32_of(integers_of(fields.required("q"), fields.path_of("q"), 1).values, fields.path_of("q"));
-  const auto k = int32_of(integers_of(fields.required("k"), fields.path_of("k"), 1).values, fields.path_of("k"));
+  const auto q = int32_of(integers_of(fields.required("q"), fields.path_of("q"), 1));
+  const auto k = int32_of(integers_of(fields.required("k"), fields.path_of("k"), 1));
   if (const Json* causal = fields.optional("causal")) {
     check(causal->boolean() != nullptr, "{}: expected true or false, got {}", fields.path_of("causal"), causal->kind());
     check(!in.causal || *causal->boolean(), "{}: false, but --causal is given: leave one of them out",
@@ -111,7 +141,7 @@ ColumnMask dense(const Input& in) {
   const IntegerArray cells = integers_of(in.json, in.path, 4);
   std::vector<std::uint8_t> bytes;
   for (const std::int64_t cell : cells.values) {
-    check(cell == 0 || cell == 1, "{}: a cell is 0 or 1, got {}", in.path, cell);
+    check(cell == 0 || cell == 1, "{}: a cell is 0 or 1, got {}", cells.place_of(bytes.size()), cell);
     bytes.push_back(static_cast<std::uint8_t>(cell));
   }
   return masks::from_dense({cells.extents[0], cells.extents[1], cells.extents[2], cells.extents[3]}, bytes);
@@ -121,7 +151,7 @@ ColumnMask startend_row_indices(const Input& in) {
   const IntegerArray values = integers_of(in.json, in.path, 4);
   const std::int64_t columns = values.extents[2];
   return masks::from_startend_row_indices({values.extents[0], values.extents[1], columns, columns}, in.causal,
-                                          values.extents[3], int32_of(values.values, in.path));
+                                          values.extents[3], int32_of(values));
 }
 
 struct Format {

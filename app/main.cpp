@@ -45,6 +45,23 @@ void check_values(int argc, char** argv) {
   }
 }
 
+/// The names of the subcommands of `parser`.
+std::string subcommands(const CLI::App& parser) {
+  std::string names;
+  for (const CLI::App* command : parser.get_subcommands([](const CLI::App*) { return true; })) {
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  return names;
+}
+
+/// A first word that is no subcommand is refused with the list of those there are.
+void check_subcommand(const CLI::App& parser, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+  core::check(!parser.get_subcommands(named).empty(), "{}: no such subcommand; there are {}", argv[1],
+              subcommands(parser));
+}
+
 int run(int argc, char** argv) {
   check_values(argc, argv);
   int exit_code = 0;
@@ -65,6 +82,7 @@ int run(int argc, char** argv) {
   app::add_bench(parser, exit_code);
   app::add_simulate(parser, exit_code);
   app::add_plan(parser, exit_code);
+  check_subcommand(parser, argc, argv);
   try {
     parser.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -72,7 +90,7 @@ int run(int argc, char** argv) {
     return complain(error.what(), app::kBadInput, "Run with --help for what is accepted.\n");
   }
   if (parser.get_subcommands().empty()) {
-    return complain("a subcommand is missing; --help lists them", app::kBadInput);
+    return complain(fmt::format("a subcommand is missing; there are {}", subcommands(parser)), app::kBadInput);
   }
   return exit_code;
 }

@@ -145,6 +145,14 @@ void list_names() {
   for (const auto& info : format::generators()) fmt::print("  {:<27} {}\n", info.form, info.meaning);
 }
 
+/// The option that writes to standard output, if any; refuses two outputs to one place.
+std::string taken_output(const Options& options) {
+  const bool exports = !options.export_format.empty();
+  return check_outputs({{options.output == "-" ? "--export" : "--output", exports ? options.output : ""},
+                        {"--json", options.json},
+                        {"--svg", options.svg}});
+}
+
 /// Refuses what would be asked for and not done.
 void check_use(const CLI::App& command, const Options& options) {
   if (options.list) {
@@ -155,12 +163,9 @@ void check_use(const CLI::App& command, const Options& options) {
   }
   if (options.export_format.empty())
     refuse_given(command, {"--output"}, "it is where --export writes, and that is not given");
-  const bool exports = !options.export_format.empty() && options.output == "-", json = options.json == "-";
-  check(!exports || !json, "--export and --json both write to standard output: give one of them a file");
-  if (exports || json) {
-    refuse_given(command, {"--explain"},
-                 fmt::format("standard output already takes what {} writes", exports ? "--export" : "--json"));
-  }
+  const std::string standard = taken_output(options);
+  if (!standard.empty())
+    refuse_given(command, {"--explain"}, fmt::format("standard output already takes what {} writes", standard));
 }
 
 void execute(const CLI::App& command, const Options& options) {
@@ -174,7 +179,7 @@ void execute(const CLI::App& command, const Options& options) {
   const TileMap map = TileMap::build(named.mask, options.tile.shape(), options.tile.rule());
   if (!options.svg.empty()) format::write_file(options.svg, svg_picture(named.mask, map, options.place, named.name));
   if (!options.json.empty()) write_json(options.json, statistics(named, map));
-  if (options.json == "-" || (!options.export_format.empty() && options.output == "-")) return;
+  if (!taken_output(options).empty()) return;
   if (!options.explain.empty()) {
     fmt::print("{}", explanation(named, map, options));
     return;
@@ -207,7 +212,8 @@ void add_mask(CLI::App& parent, int& exit_code) {
   command->add_option("--at", *place, "Batch row and mask head for pictures and --explain (default 0 0)")
       ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
       ->group(group);
-  command->add_option("--svg", options->svg, "Write a picture of the tiles to this file")->group(group);
+  command->add_option("--svg", options->svg, "Write a picture of the tiles to this file; - is standard output")
+      ->group(group);
   command
       ->add_option("--export", options->export_format, "Write the mask: dense, cu_seqlens or vectors (docs/command.md)")
       ->check(CLI::IsMember({"dense", "cu_seqlens", "vectors"}))

@@ -69,20 +69,17 @@ void check_fits(const std::string& builder, const format::Workload& workload) {
       builder, workload.name);
 }
 
-/// Options that only some builders read.
+/// An option that only some builders read, and the member of BuilderOptions it sets. (--seed is everybody's.)
 struct Detail {
-  std::vector<std::string> options, builders;
+  std::string option;
+  std::string_view member;
 };
 
 const std::vector<Detail>& details() {
   static const std::vector<Detail> all = {
-      {{"--window"}, {"sliding_window", "global_sliding_window"}},
-      {{"--global"}, {"global_sliding_window"}},
-      {{"--prefix"}, {"prefix_lm_causal"}},
-      {{"--chunk-length"}, {"chunked"}},
-      {{"--frame", "--past"}, {"video_block_causal"}},
-      {{"--left", "--right"}, {"window"}},
-      {{"--buckets"}, {"hash_sparse"}},
+      {"--window", "window"},      {"--global", "global"}, {"--prefix", "prefix"},
+      {"--chunk-length", "chunk"}, {"--frame", "frame"},   {"--past", "past"},
+      {"--left", "left"},          {"--right", "right"},   {"--buckets", "buckets"},
   };
   return all;
 }
@@ -96,12 +93,13 @@ void check_details(const MaskRequest& request, const std::string& builder) {
   for (const Detail& detail : details()) {
     std::string readers;
     bool read = false;
-    for (const std::string& reader : detail.builders) {
-      read = read || std::find(served.begin(), served.end(), reader) != served.end();
-      readers += (readers.empty() ? "" : " and ") + reader;
+    for (const masks::BuilderName& name : names) {
+      if (std::ranges::find(name.options, detail.member) == name.options.end()) continue;
+      read = read || std::ranges::find(served, name.name) != served.end();
+      readers += fmt::format("{}{}", readers.empty() ? "" : " and ", name.name);
     }
     if (!read)
-      refuse_given(*request.command, detail.options,
+      refuse_given(*request.command, {detail.option},
                    fmt::format("mask {} has no use for it, only {}", builder, readers));
   }
 }
@@ -110,7 +108,7 @@ NamedMask build_import(const MaskRequest& request) {
   if (request.command != nullptr) {
     constexpr std::string_view kWhy = "--import takes the whole mask from its file";
     refuse_given(*request.command, {"--mask", "--workload", "--rows", "--columns", "--batch", "--mask-heads"}, kWhy);
-    for (const Detail& detail : details()) refuse_given(*request.command, detail.options, kWhy);
+    for (const Detail& detail : details()) refuse_given(*request.command, {detail.option}, kWhy);
   }
   return {format::escaped(request.import_file),
           "",
@@ -171,8 +169,9 @@ void add_details(CLI::App& command, MaskRequest& request) {
       ->capture_default_str()
       ->group(details);
   command.add_option("--prefix", request.prefix, "prefix_lm_causal: prefix length")->check(length)->group(details);
-  command.add_option("--chunk-length", request.chunk, "chunked: chunk length")->check(length)->group(details);
-  command.add_option("--frame", request.frame, "video_block_causal: frame length")->check(length)->group(details);
+  const auto piece = whole_number(1, format::kMaxTokens);
+  command.add_option("--chunk-length", request.chunk, "chunked: chunk length")->check(piece)->group(details);
+  command.add_option("--frame", request.frame, "video_block_causal: frame length")->check(piece)->group(details);
   command.add_option("--left", request.left, "window: keys before the own one, or unbounded")
       ->capture_default_str()
       ->group(details);

@@ -15,6 +15,7 @@
 #include "plan_picture.hpp"
 #include "plan_request.hpp"
 #include "problem.hpp"
+#include "ranks.hpp"
 #include "report.hpp"
 
 namespace flashmask::app {
@@ -280,9 +281,15 @@ int verify_file(const Options& options) {
   return !result.passed() ? kCheckFailed : result.not_rechecked.empty() ? 0 : kNotRechecked;
 }
 
+/// The option that writes to standard output, if any; refuses two outputs to one place.
+std::string taken_output(const Options& options) {
+  return check_outputs({{"--json", options.json}, {"--svg", options.svg}});
+}
+
 /// Refuses what was given and would not be used.
 void check_use(const Options& options) {
   const CLI::App& command = *options.request.mask.command;
+  taken_output(options);
   check(!options.compare || !options.sweep, "--compare and --sweep are two tables: ask for one of them");
   if (!options.sweep) refuse_given(command, {"--sweep-chunks", "--sweep-ranks"}, "it belongs to --sweep");
   if (options.sweep) {
@@ -316,13 +323,14 @@ int execute(const Options& options) {
     name += fmt::format("{}{}{}", m == 0 ? "" : " + ",
                         masks.weights[m] == 1 ? "" : fmt::format("{} x ", masks.weights[m]), masks.masks[m].name);
   }
-  const Timed timed = timed_plan(workload, balance_options(options.request));
+  const auto plan_it = [&] { return timed_plan(workload, balance_options(options.request)); };
+  const Timed timed = of_kind("--kind", options.request.kind, plan_it);
   if (!options.svg.empty()) {
     const ColumnMask* mask = masks.masks.empty() ? nullptr : &masks.masks.front().mask;
     format::write_file(options.svg, plan_picture(timed.plan, mask, name));
   }
   if (!options.json.empty()) write_json(options.json, format::plan_json(timed.plan, timed.micros));
-  if (options.json != "-") fmt::print("{}\n{}", sheet(timed, name, options), rank_table(timed.plan));
+  if (taken_output(options).empty()) fmt::print("{}\n{}", sheet(timed, name, options), rank_table(timed.plan));
   return 0;
 }
 
@@ -348,7 +356,10 @@ void add_plan(CLI::App& parent, int& exit_code) {
       ->expected(0, 1)
       ->default_str("-")
       ->group(group);
-  command->add_option("--svg", options->svg, "Write a picture: mask, owners, tile classes, loads")->group(group);
+  command
+      ->add_option("--svg", options->svg,
+                   "Write a picture to this file: mask, owners, tile classes, loads; - is standard output")
+      ->group(group);
   command->add_flag("--compare", options->compare, "All kinds side by side")->group(group);
   command->add_flag("--sweep", options->sweep, "A table over chunk sizes and ranks")->group(group);
   command->add_option("--sweep-chunks", options->sweep_chunks, "Chunk sizes of --sweep")->group(group);

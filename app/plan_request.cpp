@@ -96,10 +96,14 @@ void add_plan_options(CLI::App& command, PlanRequest& request) {
       ->group(costs);
   const std::string search = "How to plan";
   command.add_option("--kind", request.kind, "hcc_ipo, contiguous, dual_chunk, per_document_dual_chunk or lpt")
+      ->check(one_of_kinds())
       ->capture_default_str()
       ->group(search);
-  command.add_option("--epsilon", request.epsilon, "Share of the peak that may be spent on less traffic between nodes")
+  command
+      .add_option("--epsilon", request.epsilon,
+                  "Share of the peak that may be spent on less traffic between nodes, in millionths")
       ->check(share_of_one())
+      ->check(whole_millionths())
       ->capture_default_str()
       ->group(search);
   command.add_option("--search-seed", request.search_seed, "Seed of the search")

@@ -97,6 +97,11 @@ void check_ranks_options(const CLI::App& command, const RanksOptions& options, b
   if (!on_ranks) {
     refuse_given(command, {"--nodes", "--plan", "--chunk", "--deadline"}, "it belongs to --ranks, which is not given");
   }
+  if (!is_plan_file(options.plan)) {
+    std::string kind = options.plan;
+    const std::string refused = one_of_kinds()(kind);
+    check(refused.empty(), "--plan: {}; a path of a plan file has a dot or a slash", refused);
+  }
   if (is_plan_file(options.plan)) refuse_given(command, {"--chunk"}, "the plan file says how long chunks are");
 }
 
@@ -154,7 +159,7 @@ Plan plan_of(const RanksOptions& options, const NamedMask& named) {
   workload.documents = documents_of(named)[0];
   BalanceOptions balancing;
   balancing.kind = plan_kind(options.plan);
-  return balance(workload, balancing);
+  return of_kind("--plan", options.plan, [&] { return balance(workload, balancing); });
 }
 
 RankEngine::RankEngine(const ColumnMask& mask, Plan plan, std::chrono::milliseconds deadline)

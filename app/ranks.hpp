@@ -11,6 +11,7 @@
 #include "flashmask/attention.hpp"
 #include "flashmask/balance.hpp"
 #include "flashmask/context_parallel.hpp"
+#include "format/fields.hpp"
 #include "format/json.hpp"
 #include "mask_request.hpp"
 
@@ -32,6 +33,13 @@ void check_ranks_options(const CLI::App& command, const RanksOptions& options, b
 
 /// Tokens of a chunk where nobody says: eight chunks a rank, in whole steps of 64 tokens, at least 64.
 std::int64_t default_chunk(std::int64_t columns, std::int64_t ranks);
+
+/// Calls plan(). What a layout that needs the documents cannot hold is refused by `option`, which named the layout.
+template <typename F>
+auto of_kind(const std::string& option, const std::string& kind, const F& plan) {
+  if (kind != to_string(PlanKind::per_document_dual_chunk)) return plan();
+  return format::naming(option + " " + kind, plan);
+}
 
 /// Plans the mask; throws naming the option at fault.
 Plan plan_of(const RanksOptions& options, const NamedMask& named);

@@ -34,6 +34,12 @@ struct Options {
   std::string svg, json;
 };
 
+/// Below every table with a column E.
+constexpr const char* kEfficiencyText =
+    "E = 1 - exposed / communication: 1 where all transfers hide behind attention, 0 where as much time is lost as "
+    "the\n"
+    "transfers take alone; below 0 a pass loses even more, as launches, sums and waits between ranks come on top.\n";
+
 /// One row of a comparison.
 struct Variant {
   const char* name;
@@ -193,8 +199,14 @@ int run_paper(const Options& options, const NamedCluster& named) {
   return 0;
 }
 
+/// The option that writes to standard output, if any; refuses two outputs to one place.
+std::string taken_output(const Options& options) {
+  return check_outputs({{"--json", options.json}, {"--svg", options.svg}});
+}
+
 /// Refuses what was given and would not be used.
 void check_use(const CLI::App& command, const Options& options) {
+  taken_output(options);
   refuse_given(command, {"--deadline"}, "nothing waits in a simulation");
   check_ranks_options(command, options.ranks, true);
   if (options.ranks.ranks == 0)
@@ -271,9 +283,9 @@ int execute(const CLI::App& command, Options options) {
       .set("ranks", options.ranks.ranks)
       .set("steps", std::move(rows));
   if (!options.json.empty()) write_json(options.json, value);
-  if (options.json == "-") return 0;
-  fmt::print("{} ({} tokens) on {} ranks, {} node(s): {}\n{}\n", mask.name, grouped(mask.mask.shape().columns),
-             options.ranks.ranks, options.ranks.nodes, named.name, table.text());
+  if (!taken_output(options).empty()) return 0;
+  fmt::print("{} ({} tokens) on {} ranks, {} node(s): {}\n{}{}\n", mask.name, grouped(mask.mask.shape().columns),
+             options.ranks.ranks, options.ranks.nodes, named.name, table.text(), kEfficiencyText);
   if (!options.compare) print_ranks(last);
   return 0;
 }
@@ -318,7 +330,8 @@ void add_simulate(CLI::App& parent, int& exit_code) {
       ->check(whole_number(1, 100))
       ->capture_default_str()
       ->group(group);
-  command->add_option("--svg", options->svg, "Draw the (last) timeline into this file")->group(group);
+  command->add_option("--svg", options->svg, "Draw the (last) timeline into this file; - is standard output")
+      ->group(group);
   command->add_option("--json", options->json, "Write the result as JSON to this file; - is standard output")
       ->expected(0, 1)
       ->default_str("-")

@@ -169,9 +169,10 @@ struct BuilderOptions {
 struct BuilderName {
   std::string_view name;
   std::string_view description;
+  std::span<const std::string_view> options{};  ///< members of BuilderOptions that it reads, beyond those of the shape
 };
 
-/// Every name build() knows, the twelve benchmark masks first, with one line about each.
+/// Every name build() knows, the twelve benchmark masks first, with one line about each and the options it reads.
 std::span<const BuilderName> builder_names();
 
 /// The mask of that name. An unknown name is refused with the list of known ones.

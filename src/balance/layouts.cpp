@@ -30,16 +30,18 @@ std::vector<std::int32_t> per_document_dual_chunk(const Workload& workload) {
   core::check(!workload.documents.empty(),
               "documents is empty: per_document_dual_chunk needs the document lengths; give them or take dual_chunk");
   const std::int64_t columns = std::accumulate(workload.documents.begin(), workload.documents.end(), std::int64_t{0});
-  core::check(columns == workload.chunks() * workload.chunk,
-              "documents sum to {} tokens but {} chunks of {} are planned; they must fill them exactly", columns,
-              workload.chunks(), workload.chunk);
+  core::check(
+      columns == workload.chunks() * workload.chunk,
+      "documents sum to {} tokens but {} chunks of {} are planned; they must fill them exactly: take another chunk, or "
+      "dual_chunk",
+      columns, workload.chunks(), workload.chunk);
   std::vector<std::int32_t> rank_of;
   const std::int64_t unit = 2 * workload.ranks * workload.chunk;
   for (std::size_t d = 0; d < workload.documents.size(); ++d) {
     const std::int64_t length = workload.documents[d];
     if (length % unit != 0) {
       core::fail(ErrorCode::unsupported,
-                 "per_document_dual_chunk: document {} has {} tokens, not a multiple of 2 * ranks * chunk = {}, so its "
+                 "document {} has {} tokens, not a multiple of 2 * ranks * chunk = {}, so its "
                  "pieces would cut chunks; take a smaller chunk, hcc_ipo or dual_chunk",
                  d, length, unit);
     }

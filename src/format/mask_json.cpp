@@ -1,5 +1,6 @@
 #include "format/mask_json.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/check.hpp"
@@ -72,7 +73,39 @@ void parse_batch_rows(Fields& fields, masks::BuilderOptions& options) {
   }
 }
 
-masks::BuilderOptions parse_options(const Json* value, const std::string& path, const MaskShape& shape) {
+/// Whether `builder` reads a member of BuilderOptions; whoever is unknown is refused by name when it is built.
+bool reads(std::string_view builder, std::string_view option) {
+  const auto names = masks::builder_names();
+  const auto known = std::ranges::find(names, builder, &masks::BuilderName::name);
+  return known == names.end() || std::ranges::find(known->options, option) != known->options.end();
+}
+
+/// Documents and trees share one key of the file.
+std::string_view key_of(std::string_view option) {
+  return option == "documents" || option == "trees" ? "packing" : option;
+}
+
+/// Refuses options that the builder has no use for.
+void check_used(const Json& value, const std::string& path, const std::string& builder,
+                const masks::BuilderOptions& options) {
+  const auto names = masks::builder_names();
+  const auto known = std::ranges::find(names, builder, &masks::BuilderName::name);
+  if (known == names.end()) return;
+  std::string read;
+  for (const std::string_view option : known->options) (read += read.empty() ? "" : ", ") += key_of(option);
+  if (read.empty()) read = "none";
+  for (const auto& [key, unused] : *value.object()) {
+    const bool used = std::ranges::any_of(known->options, [&](auto option) { return key_of(option) == key; });
+    if (!used) fail(ErrorCode::io, "{}: {}: builder {} has no use for it; it reads {}", path, key, builder, read);
+  }
+  check(options.trees.empty() || reads(builder, "trees"), "{}: packing: builder {} takes documents, not trees", path,
+        builder);
+  check(options.documents.lists.empty() || reads(builder, "documents"),
+        "{}: packing: builder {} takes trees, not documents", path, builder);
+}
+
+masks::BuilderOptions parse_options(const Json* value, const std::string& path, const MaskShape& shape,
+                                    const std::string& builder) {
   masks::BuilderOptions options;
   options.rows = shape.rows;
   options.columns = shape.columns;
@@ -99,6 +132,7 @@ masks::BuilderOptions parse_options(const Json* value, const std::string& path, 
   });
   parse_batch_rows(fields, options);
   fields.finish();
+  check_used(*value, path, builder, options);
   return options;
 }
 
@@ -106,10 +140,12 @@ Json to_json_value(masks::WindowSide side) {
   return side.is_unbounded() ? Json("unbounded") : Json(side.count());
 }
 
-Json packing_of(const masks::BuilderOptions& options) {
+Json packing_of(std::string_view builder, const masks::BuilderOptions& options) {
   Json::Array rows;
-  for (const auto& documents : options.documents.lists) rows.push_back(to_json_value(PackedRow{documents, {}, 0}));
-  if (rows.empty()) {
+  if (reads(builder, "documents")) {
+    for (const auto& documents : options.documents.lists) rows.push_back(to_json_value(PackedRow{documents, {}, 0}));
+  }
+  if (rows.empty() && reads(builder, "trees")) {
     for (const auto& tree : options.trees) rows.push_back(to_json_value(PackedRow{{}, tree, 0}));
   }
   return rows;
@@ -130,7 +166,7 @@ MaskDescription parse_mask_description(std::string_view text, std::string_view s
   MaskDescription description;
   if (const auto builder = fields.optional_name("builder")) {
     description.builder = *builder;
-    description.options = parse_options(fields.optional("options"), fields.path_of("options"), shape);
+    description.options = parse_options(fields.optional("options"), fields.path_of("options"), shape, *builder);
   } else {
     const auto size = static_cast<std::size_t>(shape.vector_size());
     auto lts = fields.int32_vector("lts", size);
@@ -162,24 +198,32 @@ std::string to_json(const ColumnMask& mask) {
 std::string to_json(std::string_view builder, const masks::BuilderOptions& options) {
   const masks::BuilderOptions standard;
   Json fields = Json::Object();
-  if (options.window) fields.set("window", *options.window);
-  if (options.global != standard.global) fields.set("global", options.global);
-  if (options.prefix) fields.set("prefix", *options.prefix);
-  if (options.seed != standard.seed) fields.set("seed", static_cast<std::int64_t>(options.seed));
-  if (options.left != standard.left) fields.set("left", to_json_value(options.left));
-  if (options.right != standard.right) fields.set("right", to_json_value(options.right));
-  if (options.past != standard.past) fields.set("past", to_json_value(options.past));
-  if (options.chunk) fields.set("chunk", *options.chunk);
-  if (options.frame) fields.set("frame", *options.frame);
-  if (options.buckets != standard.buckets) fields.set("buckets", options.buckets);
-  Json::Array blocks, segments;
-  for (const auto& b : options.blocks) {
-    blocks.push_back(Json::Integers{b.column_begin, b.column_end, b.row_begin, b.row_end});
-  }
-  for (const auto& s : options.segments) segments.push_back(Json::Integers{s.begin, s.length});
-  if (!blocks.empty()) fields.set("blocks", std::move(blocks));
-  if (!segments.empty()) fields.set("segments", std::move(segments));
-  Json packing = packing_of(options);
+  const auto set = [&](const char* key, bool changed, const auto& member) {
+    if (changed && reads(builder, key)) fields.set(key, member());
+  };
+  set("window", options.window.has_value(), [&] { return *options.window; });
+  set("global", options.global != standard.global, [&] { return options.global; });
+  set("prefix", options.prefix.has_value(), [&] { return *options.prefix; });
+  set("seed", options.seed != standard.seed, [&] { return static_cast<std::int64_t>(options.seed); });
+  set("left", options.left != standard.left, [&] { return to_json_value(options.left); });
+  set("right", options.right != standard.right, [&] { return to_json_value(options.right); });
+  set("past", options.past != standard.past, [&] { return to_json_value(options.past); });
+  set("chunk", options.chunk.has_value(), [&] { return *options.chunk; });
+  set("frame", options.frame.has_value(), [&] { return *options.frame; });
+  set("buckets", options.buckets != standard.buckets, [&] { return options.buckets; });
+  set("blocks", !options.blocks.empty(), [&] {
+    Json::Array blocks;
+    for (const auto& b : options.blocks) {
+      blocks.push_back(Json::Integers{b.column_begin, b.column_end, b.row_begin, b.row_end});
+    }
+    return blocks;
+  });
+  set("segments", !options.segments.empty(), [&] {
+    Json::Array segments;
+    for (const auto& s : options.segments) segments.push_back(Json::Integers{s.begin, s.length});
+    return segments;
+  });
+  Json packing = packing_of(builder, options);
   if (!packing.array()->empty()) fields.set("packing", std::move(packing));
   Json value;
   set_header(value, {options.batch, options.mask_heads, options.rows, options.columns.value_or(options.rows)});

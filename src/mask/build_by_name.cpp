@@ -10,6 +10,12 @@
 namespace flashmask::masks {
 namespace {
 
+// Members of BuilderOptions that builders read.
+constexpr std::string_view kWindow[] = {"window"}, kGlobalWindow[] = {"window", "global"}, kDocuments[] = {"documents"},
+                           kPrefix[] = {"prefix"}, kBlocks[] = {"blocks"}, kSegments[] = {"segments"},
+                           kSeed[] = {"seed"}, kSides[] = {"left", "right"}, kChunk[] = {"chunk"},
+                           kFrames[] = {"frame", "past"}, kTrees[] = {"trees"}, kBuckets[] = {"buckets", "seed"};
+
 struct Builder {
   BuilderName name;
   ColumnMask (*build)(const MaskShape&, const BuilderOptions&);
@@ -40,40 +46,44 @@ constexpr std::array builders{
     Builder{{"full", "every row sees every column"}, [](const MaskShape& s, const BuilderOptions&) { return full(s); }},
     Builder{{"causal", "row i sees columns up to i + (columns - rows)"},
             [](const MaskShape& s, const BuilderOptions&) { return causal(s); }},
-    Builder{{"sliding_window", "causal, the last `window` keys (default columns / 8)"},
+    Builder{{"sliding_window", "causal, the last `window` keys (default columns / 8)", kWindow},
             [](const MaskShape& s, const BuilderOptions& o) { return sliding_window(s, *o.window); }},
-    Builder{{"causal_document", "causal inside each of the `documents`"},
+    Builder{{"causal_document", "causal inside each of the `documents`", kDocuments},
             [](const MaskShape& s, const BuilderOptions& o) { return causal_document(s, o.documents); }},
-    Builder{{"document", "bidirectional inside each of the `documents`"},
+    Builder{{"document", "bidirectional inside each of the `documents`", kDocuments},
             [](const MaskShape& s, const BuilderOptions& o) { return document(s, o.documents); }},
-    Builder{{"share_question", "causal; every answer of a document sees its question and itself"},
+    Builder{{"share_question", "causal; every answer of a document sees its question and itself", kDocuments},
             [](const MaskShape& s, const BuilderOptions& o) { return share_question(s, o.documents); }},
     Builder{{"global_sliding_window",
-             "`global` tokens (16) see and are seen by all, the others `window` keys to each side (columns / 16)"},
+             "`global` tokens (16) see and are seen by all, the others `window` keys to each side (columns / 16)",
+             kGlobalWindow},
             [](const MaskShape& s, const BuilderOptions& o) { return global_sliding_window(s, o.global, *o.window); }},
-    Builder{{"causal_blockwise", "causal inside each document, the last document sees all before it"},
+    Builder{{"causal_blockwise", "causal inside each document, the last document sees all before it", kDocuments},
             [](const MaskShape& s, const BuilderOptions& o) { return causal_blockwise(s, o.documents); }},
-    Builder{{"prefix_lm_document", "causal inside each document, bidirectional inside its prefix (a quarter)"},
-            [](const MaskShape& s, const BuilderOptions& o) { return prefix_lm_document(s, o.documents); }},
-    Builder{{"prefix_lm_causal", "causal, bidirectional inside the first `prefix` tokens (columns / 4)"},
-            [](const MaskShape& s, const BuilderOptions& o) { return prefix_lm_causal(s, *o.prefix); }},
-    Builder{{"qk_sparse_blocks", "causal less rectangular `blocks`"},
-            [](const MaskShape& s, const BuilderOptions& o) { return qk_sparse_blocks(s, o.blocks); }},
-    Builder{{"random_eviction", "causal, every column evicted from a row drawn from `seed` on"},
-            [](const MaskShape& s, const BuilderOptions& o) { return random_eviction(s, o.seed); }},
-    Builder{{"qk_sparse", "causal less `segments` whose rows do not see the segment"},
-            [](const MaskShape& s, const BuilderOptions& o) { return qk_sparse(s, o.segments); }},
-    Builder{{"window", "keys from `left` before a row's token (unbounded) to `right` behind it (0)"},
-            [](const MaskShape& s, const BuilderOptions& o) { return window(s, o.left, o.right); }},
-    Builder{{"chunked", "causal inside chunks of `chunk` tokens (columns / 8)"},
-            [](const MaskShape& s, const BuilderOptions& o) { return chunked(s, *o.chunk); }},
     Builder{
-        {"video_block_causal", "a frame of `frame` tokens (columns / 16) sees itself and `past` frames (unbounded)"},
-        [](const MaskShape& s, const BuilderOptions& o) { return video_block_causal(s, *o.frame, o.past); }},
-    Builder{{"prefix_tree", "each token sees its own node of the tree up to itself and all its ancestors (`trees`)"},
+        {"prefix_lm_document", "causal inside each document, bidirectional inside its prefix (a quarter)", kDocuments},
+        [](const MaskShape& s, const BuilderOptions& o) { return prefix_lm_document(s, o.documents); }},
+    Builder{{"prefix_lm_causal", "causal, bidirectional inside the first `prefix` tokens (columns / 4)", kPrefix},
+            [](const MaskShape& s, const BuilderOptions& o) { return prefix_lm_causal(s, *o.prefix); }},
+    Builder{{"qk_sparse_blocks", "causal less rectangular `blocks`", kBlocks},
+            [](const MaskShape& s, const BuilderOptions& o) { return qk_sparse_blocks(s, o.blocks); }},
+    Builder{{"random_eviction", "causal, every column evicted from a row drawn from `seed` on", kSeed},
+            [](const MaskShape& s, const BuilderOptions& o) { return random_eviction(s, o.seed); }},
+    Builder{{"qk_sparse", "causal less `segments` whose rows do not see the segment", kSegments},
+            [](const MaskShape& s, const BuilderOptions& o) { return qk_sparse(s, o.segments); }},
+    Builder{{"window", "keys from `left` before a row's token (unbounded) to `right` behind it (0)", kSides},
+            [](const MaskShape& s, const BuilderOptions& o) { return window(s, o.left, o.right); }},
+    Builder{{"chunked", "causal inside chunks of `chunk` tokens (columns / 8)", kChunk},
+            [](const MaskShape& s, const BuilderOptions& o) { return chunked(s, *o.chunk); }},
+    Builder{{"video_block_causal", "a frame of `frame` tokens (columns / 16) sees itself and `past` frames (unbounded)",
+             kFrames},
+            [](const MaskShape& s, const BuilderOptions& o) { return video_block_causal(s, *o.frame, o.past); }},
+    Builder{{"prefix_tree", "each token sees its own node of the tree up to itself and all its ancestors (`trees`)",
+             kTrees},
             [](const MaskShape& s, const BuilderOptions& o) { return prefix_tree(s, o.trees); }},
-    Builder{{"hash_sparse", "causal inside `buckets` (8) drawn from `seed`, rows and columns sorted by bucket"},
-            hash_sparse_by_seed},
+    Builder{
+        {"hash_sparse", "causal inside `buckets` (8) drawn from `seed`, rows and columns sorted by bucket", kBuckets},
+        hash_sparse_by_seed},
 };
 
 constexpr auto names = [] {

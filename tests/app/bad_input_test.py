@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 from command_support import BINARY, SMALL, flashmask
 
@@ -76,8 +77,28 @@ class BadInput(unittest.TestCase):
         (["simulate", "--draws", "3"], "--draws 3: it belongs to --paper"),
         (["bench", "balance", "--table", "ablation", "--repeats", "3"], "--repeats 3: --table ablation times nothing"),
         (["bench", "--repeats", "0"], "--repeats"),
-        (["frobnicate"], "frobnicate"),
-        ([], "subcommand"),
+        (["mask", "--mask", "causal", "--rows", "8", "--json", "-", "--svg", "-"], "--json and --svg both write to standard output"),
+        (["mask", "--mask", "causal", "--rows", "8", "--export", "dense", "--svg", "-"], "--export and --svg both"),
+        (["mask", "--mask", "causal", "--rows", "8", "--svg", "-", "--explain", "1", "0"], "--explain 1 0: standard output"),
+        (["mask", "--mask", "causal", "--rows", "8", "--json", "a", "--svg", "./a"], "--json a and --svg ./a: one file"),
+        (["mask", "--mask", "causal", "--rows", "8", "--export", "dense", "--output", "a", "--svg", "b/../a"], "--output a and --svg"),
+        (["plan", "--loads", "1", "--ranks", "1", "--json", "-", "--svg", "-"], "--json and --svg both"),
+        (["plan", "--loads", "1", "--ranks", "1", "--json", "a", "--svg", "a"], "--json a and --svg a: one file"),
+        (["simulate", "--json", "-", "--svg", "-"], "--json and --svg both"),
+        (["simulate", "--json", "a", "--svg", "a"], "--json a and --svg a: one file"),
+        (["mask", "--mask", "chunked", "--chunk-length", "0"], "--chunk-length: 0 is not a whole number from 1"),
+        (["mask", "--mask", "video_block_causal", "--frame", "0"], "--frame: 0 is not a whole number from 1"),
+        (["run", "--ranks", "2", "--plan", "foo", *SMALL], "--plan: foo not in {hcc_ipo,contiguous,dual_chunk"),
+        (["simulate", "--plan", "foo"], "--plan: foo not in {hcc_ipo"),
+        (["run", "--ranks", "2", "--plan", "per_document_dual_chunk", "--workload", "equal:2", "--rows", "768", "--chunk", "64", *SMALL],
+         "--plan per_document_dual_chunk: documents"),
+        (["plan", "--epsilon", "1e-7"], "--epsilon: 1e-7 is no whole number of millionths"),
+        (["plan", "--epsilon", "0.0100001"], "--epsilon: 0.0100001 is no whole number of millionths"),
+        (["plan", "--kind", "foo"], "--kind: foo not in {hcc_ipo"),
+        (["plan", "--kind", "per_document_dual_chunk", "--workload", "equal:2", "--rows", "768", "--ranks", "2", "--chunk", "64"],
+         "--kind per_document_dual_chunk: documents"),
+        (["frobnicate"], "frobnicate: no such subcommand; there are run, mask, bench, simulate, plan"),
+        ([], "a subcommand is missing; there are run, mask, bench, simulate, plan"),
     ]
 
     def test_a_mask_without_documents_refuses_padding(self):
@@ -104,6 +125,14 @@ class BadInput(unittest.TestCase):
                 done = subprocess.run([BINARY, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
             self.assertEqual((done.returncode, done.stderr), (2, "flashmask: error: standard output: cannot write\n"))
 
+    def test_a_picture_on_standard_output_is_all_that_is_there_and_a_device_takes_two(self):
+        for arguments in (["mask", "--mask", "causal", "--rows", "64"], ["plan", "--mask", "causal", "--rows", "512", "--ranks", "2"],
+                          ["simulate", "--mask", "causal", "--rows", "512"]):
+            code, out, error = flashmask(*arguments, "--svg", "-")
+            self.assertEqual((code, error), (0, ""))
+            xml.etree.ElementTree.fromstring(out)
+        self.assertEqual(flashmask("mask", "--mask", "causal", "--rows", "64", "--svg", "/dev/null", "--json", "/dev/null")[0], 0)
+
     def test_bad_files_are_named_with_the_place(self):
         cases = [
             ("mask", "{", "not JSON"),
@@ -118,6 +147,15 @@ class BadInput(unittest.TestCase):
             ("dense", "[[[[[1]]]]]", "nested deeper than 4"),
             ("startend_row_indices", "[[[[1,2,3]]]]", "3"),
             ("attention_mask", "[1,5]", ""),
+            ("cu_seqlens", "[0,4,1.5]", "-[2]: expected an integer, as element 0 is one, got the number 1.5"),
+            ("cu_seqlens", '{"q":[0,4],"k":[0,4,null]}', "-: k[2]: expected an integer, as element 0 is one, got null"),
+            ("cu_seqlens", "[0,4,2147483648]", "-[2]: 2147483648 is outside"),
+            ("document_ids", '[[1,1],[1,"b"]]', "-[1][1]: expected an integer, as element 0 is one, got a string"),
+            ("document_ids", '["a",1]', "-[0]: expected an integer or an array, got a string"),
+            ("dense", "[[1,0],3]", "-[1]: expected an array, as element 0 is one, got an integer"),
+            ("dense", "[[1,0],[1,4]]", "-[1][1]: a cell is 0 or 1, got 4"),
+            ("mask", '{"format":"flashmask.mask","version":1,"rows":4,"builder":"causal","options":{"window":2}}',
+             "-: options: window: builder causal has no use for it"),
         ]
         for form, text, part in cases:
             code, _, error = flashmask("mask", "--import", "-", "--format", form, stdin=text)

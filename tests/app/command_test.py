@@ -201,11 +201,19 @@ class Simulate(unittest.TestCase):
         self.assertLess(steps["both"]["bytes"]["between"], steps["both, without pruning"]["bytes"]["between"])
         self.assertLessEqual(steps["both"]["step_ms"], steps["dual chunk, all-gather"]["step_ms"])
 
+    def test_a_table_says_what_its_efficiencies_mean(self):
+        _, out, _ = flashmask("simulate", "--mask", "causal", "--rows", "1024", "--compare")
+        self.assertIn("E = 1 - exposed / communication", out)
+        self.assertIn("below 0 a pass loses even more", out)
+
     def test_wrong_cluster_files_name_the_member(self):
         for change, words in (({"sms": 0}, "sms"), ({"inside": {"gbytes_per_s": 1}}, "latency_us"), ({"typo": 1}, "typo"),
                               ({"between": {"gbytes_per_s": 0, "latency_us": 1}}, "\"gbytes_per_s\" is 0"), ({"version": 2}, "version"),
                               ({"tflops": {"forward": 0, "backward": 1}}, "\"forward\" is 0"),
                               ({"tflops": {"forward": 1e308, "backward": 1}}, "[0.001, 1e9]"),
+                              ({"between": {"gbytes_per_s": 1, "latency_us": 1e308}}, "must be 0 or lie in [0.001, 1e9]"),
+                              ({"inside": {"gbytes_per_s": 1, "latency_us": 5e-324}}, "must be 0 or lie in [0.001, 1e9]"),
+                              ({"launch_us": 1e10}, "\"launch_us\" is 10000000000"), ({"sum_gbytes_per_s": 1e-300}, "[0.001, 1e9]"),
                               ({"calibration": "c.json"}, "\"tflops.forward\" must be the rate of unmasked tiles alone"),
                               ({"communication_sms": 10}, "communication_sms"), ({"tflops": 5}, "tflops")):
             code, out, error, _ = self.simulate({**self.CLUSTER, **change})

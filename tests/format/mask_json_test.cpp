@@ -63,6 +63,21 @@ TEST(MaskFile, every_option_round_trips) {
   EXPECT_EQ(build_mask(parse_mask_description(text, "t")), masks::build("prefix_tree", options)) << text;
 }
 
+TEST(MaskFile, options_that_the_builder_does_not_read_are_refused_with_those_it_reads) {
+  EXPECT_TRUE(contains(error(R"("rows":8,"builder":"causal","options":{"window":3})"),
+                       "m.json: options: window: builder causal has no use for it; it reads none"));
+  EXPECT_TRUE(
+      contains(error(R"("rows":8,"builder":"global_sliding_window","options":{"window":3,"chunk":4})"),
+               "m.json: options: chunk: builder global_sliding_window has no use for it; it reads window, global"));
+  EXPECT_TRUE(
+      contains(error(R"("rows":8,"builder":"full","options":{"packing":[]})"), "packing: builder full has no use"));
+  EXPECT_TRUE(contains(error(R"("rows":8,"builder":"document","options":{"packing":[{"tree":[{"length":8}]}]})"),
+                       "packing: builder document takes documents, not trees"));
+  EXPECT_TRUE(contains(error(R"("rows":8,"builder":"prefix_tree","options":{"packing":[{"documents":[8]}]})"),
+                       "packing: builder prefix_tree takes trees, not documents"));
+  EXPECT_EQ(error(R"("rows":8,"builder":"video_block_causal","options":{"frame":3,"past":1})"), "");
+}
+
 TEST(MaskFile, errors_name_the_place_the_value_and_what_is_allowed) {
   EXPECT_TRUE(contains(error(R"("rows":4,"builder":"caussal")"), "caussal"));
   EXPECT_TRUE(contains(error(R"("rows":4,"builder":"caussal")"), "causal_document")) << "the known ones are listed";

@@ -190,6 +190,45 @@ TEST(Builders, an_unknown_name_is_refused_with_the_known_ones) {
   EXPECT_SAYS(refusal([] { closed_form_visible_cells("casual", {.rows = 4}); }), "\"casual\"");
 }
 
+TEST(Builders, the_options_listed_for_a_name_are_those_that_change_its_mask) {
+  const BuilderOptions plain{.rows = 64};
+  const auto with = [&](auto set) {
+    BuilderOptions options = plain;
+    set(options);
+    return options;
+  };
+  const std::vector<std::pair<std::string_view, BuilderOptions>> changes{
+      {"window", with([](auto& o) { o.window = 3; })},
+      {"global", with([](auto& o) { o.global = 5; })},
+      {"documents", with([](auto& o) {
+         o.documents = std::vector<Document>{{13, 3, {5, 5}}, {51, {}, {}}};
+       })},
+      {"prefix", with([](auto& o) { o.prefix = 3; })},
+      {"seed", with([](auto& o) { o.seed = 3; })},
+      {"left", with([](auto& o) { o.left = WindowSide::keys(3); })},
+      {"right", with([](auto& o) { o.right = WindowSide::keys(3); })},
+      {"blocks", with([](auto& o) {
+         o.blocks = {{4, 8, 32, 40}};
+       })},
+      {"segments", with([](auto& o) {
+         o.segments = {{9, 4}};
+       })},
+      {"chunk", with([](auto& o) { o.chunk = 5; })},
+      {"frame", with([](auto& o) { o.frame = 5; })},
+      {"past", with([](auto& o) { o.past = WindowSide::keys(1); })},
+      {"trees", with([](auto& o) {
+         o.trees = {{{{}, 10}, {0, 20}, {0, 34}}};
+       })},
+      {"buckets", with([](auto& o) { o.buckets = 3; })}};
+  for (const BuilderName& builder : builder_names()) {
+    const ColumnMask mask = build(builder.name, plain);
+    for (const auto& [name, options] : changes) {
+      const bool listed = std::ranges::find(builder.options, name) != builder.options.end();
+      EXPECT_EQ(build(builder.name, options) != mask, listed) << builder.name << ", " << name;
+    }
+  }
+}
+
 TEST(ColumnMask, a_new_mask_hides_nothing_and_is_canonical) {
   const ColumnMask mask(MaskShape{2, 3, 5, 4});
   EXPECT_TRUE(mask.is_canonical());
