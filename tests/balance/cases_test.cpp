@@ -45,8 +45,8 @@ void expect_proven(const Plan& plan, std::int64_t peak) {
   EXPECT_TRUE(plan.proven_optimal());
 }
 
-List loads_by_rank(const List& w, const List& rank_of, std::int64_t ranks) {
-  List sums(static_cast<std::size_t>(ranks), 0);
+List loads_by_rank(const List& w, const List& rank_of) {
+  List sums(static_cast<std::size_t>(*std::max_element(rank_of.begin(), rank_of.end()) + 1), 0);
   for (std::size_t c = 0; c < w.size(); ++c) sums[static_cast<std::size_t>(rank_of[c])] += w[c];
   return sums;
 }
@@ -59,7 +59,7 @@ bool repartition_pair(const List& w, List& rank_of, std::int64_t a, std::int64_t
   }
   const auto of_a = std::count(rank_of.begin(), rank_of.end(), a);
   const auto larger = [&](const List& r) {
-    const List sums = loads_by_rank(w, r, std::max(a, b) + 1);
+    const List sums = loads_by_rank(w, r);
     return std::max(sums[static_cast<std::size_t>(a)], sums[static_cast<std::size_t>(b)]);
   };
   const std::int64_t before = larger(rank_of);
@@ -81,8 +81,8 @@ TEST(Cases, B1_pairs_stall_at_20_where_19_is_optimal) {
   expect_proven(plan_of(w, 3), 19);
   // Pair moves that must help the hottest rank, the coldest partner first, each the best of all there are: they stop.
   List rank_of(lpt.assignment().begin(), lpt.assignment().end());
-  List sums = loads_by_rank(w, rank_of, 3);
-  for (bool fell = true; fell; sums = loads_by_rank(w, rank_of, 3)) {
+  List sums = loads_by_rank(w, rank_of);
+  for (bool fell = true; fell; sums = loads_by_rank(w, rank_of)) {
     const std::int64_t hot = std::max_element(sums.begin(), sums.end()) - sums.begin();
     const std::int64_t cold = std::min_element(sums.begin(), sums.end()) - sums.begin();
     fell = repartition_pair(w, rank_of, hot, cold) || repartition_pair(w, rank_of, hot, 3 - hot - cold);
