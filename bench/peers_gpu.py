@@ -166,7 +166,7 @@ class Ours:
         tiles, maps = {}, {}
         for name in PASSES:
             if name == "forward":
-                self.library.sm90_forward_tile(host, ctypes.c_int64(self.shape.head_dim), m, n)
+                self.library.sm90_choose_forward_tile(host, self.shape, m, n)
             else:
                 self.library.sm90_backward_tile(m, n)
             maps[name], tiles[name] = ctypes.c_void_p(), list(block)

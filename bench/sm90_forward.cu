@@ -1,28 +1,27 @@
 // Forward kernel on the twelve benchmark masks: burst and sustained times, checked against float64 rows, as JSON.
 //
 //   sm90_forward [--n 8192,32768] [--mask causal,document] [--workload histogram] [--head-dim 128] [--batch 4]
-//                [--heads 16] [--kv-heads 16] [--tile auto,192x80,192x64] [--bitmaps 0] [--sustained 1]
+//                [--heads 16] [--kv-heads 16] [--bitmaps 0] [--sustained 1]
+//                [--tile auto,192x80,192x64,24x80]   auto: what choose_forward_tile() names; 24x80 packs 8 query heads
+//                [--rule minmax,exact]           rules of the tile map
 //                [--mask-batch 4] [--mask-heads 16] [--sections 0,1]   matrices of the mask; whether their row
 //                                                tiles are drawn in sections of what L2 holds
-//                [--variant default,pack8_n80]   instances to compare (src/sm90/forward/candidates), or "all" that can
-//                                                run the call; --tile is for "default"
 //
 // `ms` is the kernel with a prebuilt tile map, `build_ms` the map's refill, `once_ms` both queued together every time:
-// a call that keeps no map. Every tile of --tile is timed on a mask before the next mask, so that tiles are compared on
-// one card in one state.
-// Burst: 0.5 s idle, 3 warm-ups, 9 launches back to back (5 above 40 ms), median of event pairs. Sustained: batches of
-// at least 45 ms without idle, median of the batches, with the clock the multiprocessors ran at.
+// a call that keeps no map; medians of bursts (src/sm90/device/timing.hpp). `chosen`: the tile is what "auto" names.
+// Every tile of --tile is timed on a mask before the next mask, so that tiles are compared on one card in one state.
+// Sustained: the median of batches without idle, and the clock of the multiprocessors in one more of them.
 #include <cuda_bf16.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <sstream>
+#include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "device/device_tensor.hpp"
@@ -33,7 +32,8 @@
 #include "format/workload.hpp"
 #include "forward_rows.cuh"
 #include "sm90/device/query.hpp"
-#include "sm90/forward/candidates/candidates.hpp"
+#include "sm90/device/timing.hpp"
+#include "sm90/forward/limits.hpp"
 #include "sm90/forward/section.hpp"
 #include "sm90/tile_map/device_map.hpp"
 #include "sm90/tile_map/host_map.hpp"
@@ -52,7 +52,7 @@ struct Options {
   std::vector<std::string> lengths{"8192", "32768"};
   std::vector<std::string> masks;
   std::vector<std::string> tiles{"auto"};  ///< auto: what choose_forward_tile() names
-  std::vector<std::string> variants{"default"};
+  std::vector<std::string> rules{"minmax"};
   std::vector<std::string> sections{"0"};
   std::int64_t mask_batch = 1, mask_heads = 1;
   std::string workload;  ///< documents of this generator instead of the public benchmark's
@@ -70,22 +70,29 @@ std::vector<std::string> split(const std::string& text) {
 
 Options parse(int argc, char** argv) {
   Options o;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string key = argv[i], value = argv[i + 1];
-    if (key == "--n") o.lengths = split(value);
-    if (key == "--mask") o.masks = split(value);
-    if (key == "--head-dim") o.head_dim = std::stoll(value);
-    if (key == "--heads") o.heads = std::stoll(value);
-    if (key == "--kv-heads") o.kv_heads = std::stoll(value);
-    if (key == "--batch") o.batch = std::stoll(value);
-    if (key == "--tile") o.tiles = split(value);
-    if (key == "--variant") o.variants = split(value);
-    if (key == "--sections") o.sections = split(value);
-    if (key == "--mask-batch") o.mask_batch = std::stoll(value);
-    if (key == "--mask-heads") o.mask_heads = std::stoll(value);
-    if (key == "--workload") o.workload = value;
-    if (key == "--bitmaps") o.bitmaps = value != "0";
-    if (key == "--sustained") o.sustained = value != "0";
+  const std::map<std::string, std::function<void(const std::string&)>> options{
+      {"--n", [&](const std::string& value) { o.lengths = split(value); }},
+      {"--mask", [&](const std::string& value) { o.masks = split(value); }},
+      {"--head-dim", [&](const std::string& value) { o.head_dim = std::stoll(value); }},
+      {"--heads", [&](const std::string& value) { o.heads = std::stoll(value); }},
+      {"--kv-heads", [&](const std::string& value) { o.kv_heads = std::stoll(value); }},
+      {"--batch", [&](const std::string& value) { o.batch = std::stoll(value); }},
+      {"--tile", [&](const std::string& value) { o.tiles = split(value); }},
+      {"--rule", [&](const std::string& value) { o.rules = split(value); }},
+      {"--sections", [&](const std::string& value) { o.sections = split(value); }},
+      {"--mask-batch", [&](const std::string& value) { o.mask_batch = std::stoll(value); }},
+      {"--mask-heads", [&](const std::string& value) { o.mask_heads = std::stoll(value); }},
+      {"--workload", [&](const std::string& value) { o.workload = value; }},
+      {"--bitmaps", [&](const std::string& value) { o.bitmaps = value != "0"; }},
+      {"--sustained", [&](const std::string& value) { o.sustained = value != "0"; }},
+  };
+  for (int i = 1; i < argc; i += 2) {
+    const auto option = options.find(argv[i]);
+    if (option == options.end() || i + 1 == argc) {
+      throw std::invalid_argument(std::string(argv[i]) +
+                                  " is no option with a value; the head of the source lists them");
+    }
+    option->second(argv[i + 1]);
   }
   if (o.masks.empty()) {
     for (const masks::BuilderName& b : masks::builder_names().subspan(0, 12)) o.masks.emplace_back(b.name);
@@ -114,6 +121,7 @@ double median(std::vector<double> x) {
 
 struct Case {
   AttentionShape shape;
+  sm90::Stream stream;
   DeviceTensor<T> q, k, v, out;
   DeviceBuffer<float> lse;
   DeviceBuffer<std::uint8_t> workspace{static_cast<std::int64_t>(sm90::forward_workspace_bytes())};
@@ -125,66 +133,31 @@ struct Case {
     v = DeviceTensor<T>(s.batch, s.columns, s.kv_heads, s.head_dim);
     out = DeviceTensor<T>(s.batch, s.rows, s.query_heads, s.head_dim);
     device::fill_normal(q, 11), device::fill_normal(k, 12), device::fill_normal(v, 13);
-    sm90::prepare_workspace(workspace.data(), nullptr);
-    arguments.shape = s;
+    require(cudaDeviceSynchronize(), "inputs");
+    sm90::prepare_workspace(workspace.data(), stream.get());
+    arguments.shape = s, arguments.stream = stream.get();
     arguments.q = q.view(), arguments.k = k.view(), arguments.v = v.view(), arguments.out = out.mutable_view();
     arguments.lse = lse.data(), arguments.workspace = workspace.data();
   }
 };
 
-std::vector<double> time_launches(const std::function<void()>& launch, int count) {
-  std::vector<cudaEvent_t> events(static_cast<std::size_t>(count) + 1);
-  for (cudaEvent_t& e : events) require(cudaEventCreate(&e), "cudaEventCreate");
-  require(cudaEventRecord(events[0]), "cudaEventRecord");
-  for (int i = 0; i < count; ++i) {
-    launch();
-    require(cudaEventRecord(events[static_cast<std::size_t>(i) + 1]), "cudaEventRecord");
-  }
-  require(cudaDeviceSynchronize(), "timed launches");
-  std::vector<double> ms;
-  for (int i = 0; i < count; ++i) {
-    float t = 0;
-    require(cudaEventElapsedTime(&t, events[static_cast<std::size_t>(i)], events[static_cast<std::size_t>(i) + 1]),
-            "elapsed");
-    ms.push_back(t);
-  }
-  for (const cudaEvent_t e : events) cudaEventDestroy(e);
-  return ms;
-}
-
-double burst(const std::function<void()>& launch) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  const double warm = median(time_launches(launch, 3));
-  return median(time_launches(launch, warm > 40 ? 5 : 9));
+double burst(const Case& c, const std::function<void()>& launch) {
+  return median(sm90::time_burst(c.stream, launch, 3, 0));
 }
 
 struct Sustained {
   double ms, clock_ghz;
 };
 
-Sustained sustained(const std::function<void()>& launch, double ms_each) {
-  const int count = std::max(1, static_cast<int>(std::ceil(45 / ms_each)));
-  DeviceBuffer<std::uint64_t> clocks(4);
-  std::vector<double> batches;
-  double clock = 0;
-  for (int batch = 0; batch < 8; ++batch) {
-    cudaEvent_t start, stop;
-    cudaEventCreate(&start), cudaEventCreate(&stop);
-    read_clock<<<1, 1>>>(clocks.data());
-    cudaEventRecord(start);
-    for (int i = 0; i < count; ++i) launch();
-    cudaEventRecord(stop);
-    read_clock<<<1, 1>>>(clocks.data() + 2);
-    require(cudaEventSynchronize(stop), "sustained batch");
-    float t = 0;
-    cudaEventElapsedTime(&t, start, stop);
-    cudaEventDestroy(start), cudaEventDestroy(stop);
-    if (batch < 2) continue;  // clocks still fall
-    batches.push_back(t / static_cast<float>(count));
-    const std::vector<std::uint64_t> c = clocks.download();
-    clock = static_cast<double>(c[2] - c[0]) / static_cast<double>(c[3] - c[1]);
-  }
-  return {median(batches), clock};
+Sustained sustained(const Case& c, const std::function<void()>& launch, double ms_each) {
+  const double ms = median(sm90::time_sustained(c.stream, launch, ms_each));
+  const DeviceBuffer<std::uint64_t> readings(4);
+  read_clock<<<1, 1, 0, c.stream.get()>>>(readings.data());
+  for (double queued = 0; queued < 45; queued += ms) launch();
+  read_clock<<<1, 1, 0, c.stream.get()>>>(readings.data() + 2);
+  c.stream.synchronise();
+  const std::vector<std::uint64_t> r = readings.download();
+  return {ms, static_cast<double>(r[2] - r[0]) / static_cast<double>(r[3] - r[1])};
 }
 
 /// Errors over 96 sampled rows: {out, lse}.
@@ -214,8 +187,8 @@ std::pair<double, double> sample_errors(const Case& c, const MaskView& mask) {
   return worst;
 }
 
-TileShape tile_named(const std::string& name, const ColumnMask& mask, std::int64_t head_dim) {
-  if (name == "auto") return sm90::choose_forward_tile(mask, head_dim);
+TileShape tile_named(const std::string& name, const ColumnMask& mask, const AttentionShape& s) {
+  if (name == "auto") return sm90::choose_forward_tile(mask, s);
   TileShape tile;
   if (std::sscanf(name.c_str(), "%dx%d", &tile.block_m, &tile.block_n) != 2) {
     throw std::invalid_argument("--tile takes auto or block_m x block_n, e.g. 192x64, got " + name);
@@ -223,35 +196,28 @@ TileShape tile_named(const std::string& name, const ColumnMask& mask, std::int64
   return tile;
 }
 
-using sm90::forward_pass::Candidate;
+TileRule rule_named(const std::string& name) {
+  if (name != "minmax" && name != "exact") throw std::invalid_argument("--rule takes minmax or exact, got " + name);
+  return name == "exact" ? TileRule::exact : TileRule::minmax;
+}
 
-/// What is timed: the library's kernel on maps of a tile, or a candidate on maps of its own form.
+/// The map that is timed, and the kernel made for its tile.
 struct Subject {
   TileShape tile;
-  const Candidate* candidate = nullptr;
+  TileRule rule = TileRule::minmax;
   bool sections = false;  ///< of the matrices of its map
 
-  [[nodiscard]] std::string_view name() const { return candidate == nullptr ? "default" : candidate->name; }
-  [[nodiscard]] sm90::MapForm form() const { return candidate == nullptr ? sm90::MapForm{} : candidate->form(); }
-  void launch(const sm90::ForwardArguments& arguments) const {
-    if (candidate == nullptr) return sm90::forward(arguments);
-    sm90::forward_pass::forward(*candidate, arguments);
-  }
+  [[nodiscard]] sm90::MapForm form() const { return {sm90::forward_pass::packed_heads_of(tile), rule}; }
 };
 
 std::vector<Subject> subjects(const Options& o, const ColumnMask& mask, const AttentionShape& s) {
   std::vector<Subject> all;
-  const bool every = o.variants == std::vector<std::string>{"all"};
-  for (const std::string& variant : every ? std::vector<std::string>{"default"} : o.variants) {
-    if (variant == "default") {
-      for (const std::string& tile : o.tiles) all.push_back({tile_named(tile, mask, s.head_dim)});
-    } else {
-      const Candidate& candidate = sm90::forward_pass::candidate_named(variant);
-      all.push_back({candidate.config.tile(), &candidate});
+  for (const std::string& tile : o.tiles) {
+    for (const std::string& rule : o.rules) {
+      for (const std::string& sections : o.sections) {
+        all.push_back({tile_named(tile, mask, s), rule_named(rule), sections != "0"});
+      }
     }
-  }
-  for (const Candidate& candidate : sm90::forward_pass::candidates()) {
-    if (every && candidate.takes(s, mask.shape().heads)) all.push_back({candidate.config.tile(), &candidate});
   }
   return all;
 }
@@ -266,13 +232,15 @@ void print_result(const AttentionShape& s, const std::string& name, const Column
   const auto number = [](const char* key, std::int64_t value) {
     std::printf(", \"%s\": %lld", key, static_cast<long long>(value));
   };
-  std::printf("{\"mask\": \"%s\", \"variant\": \"%s\"", name.c_str(), std::string(subject.name()).c_str());
+  std::printf("{\"mask\": \"%s\", \"rule\": \"%s\"", name.c_str(),
+              subject.rule == TileRule::exact ? "exact" : "minmax");
   number("n", s.rows), number("batch", s.batch), number("heads", s.query_heads), number("kv_heads", s.kv_heads);
   number("head_dim", s.head_dim), number("block_m", subject.tile.block_m), number("block_n", subject.tile.block_n);
-  // Blocks in the map's row lists: ms / (blocks x block_n) of two tiles on one mask is the charge of one of them.
+  // Blocks in the map's row lists: ms / (blocks x block_n) of two tiles on one mask, blocks a head, is the charge of
+  // one.
   number("blocks", static_cast<std::int64_t>(blocks));
   std::printf(", \"sections\": %s", subject.sections ? "true" : "false");
-  std::printf(", \"chosen\": %s", sm90::choose_forward_tile(mask, s.head_dim) == subject.tile ? "true" : "false");
+  std::printf(", \"chosen\": %s", sm90::choose_forward_tile(mask, s) == subject.tile ? "true" : "false");
   std::printf(", \"ms\": %.4f, \"build_ms\": %.4f, \"once_ms\": %.4f", t.ms, t.build_ms, t.once_ms);
   std::printf(", \"tflops_tile\": %.1f, \"tflops_element\": %.1f, \"once_tflops_tile\": %.1f", flop.first / t.ms * 1e-9,
               flop.second / t.ms * 1e-9, flop.first / t.once_ms * 1e-9);
@@ -284,28 +252,30 @@ void run_mask(const Options& o, Case& c, const std::string& name, const ColumnMa
   sm90::DeviceTileMap::Options map_options;
   map_options.form = subject.form();
   if (subject.sections) map_options.section = sm90::forward_pass::matrices_a_section(c.shape, mask.shape());
-  map_options.capacity = sm90::default_capacity(mask.shape(), subject.tile, std::int64_t{128} << 20, map_options.form);
+  map_options.capacity =
+      sm90::default_capacity(mask.shape(), subject.tile, sm90::forward_pass::bitmap_bytes, map_options.form);
   if (!o.bitmaps) map_options.capacity->bitmaps = 0;
   sm90::DeviceTileMap device_mask(mask.shape(), subject.tile, map_options);
   const sm90::DeviceVectors raw{vectors.lts.data(), vectors.lte.data(), vectors.uts.data(), vectors.ute.data()};
-  device_mask.refill(raw, nullptr);
+  device_mask.refill(raw, c.stream.get());
   c.arguments.map = &device_mask.view();
   c.out.poison(), c.lse.poison();
-  const auto launch = [&] { subject.launch(c.arguments); };
+  require(cudaDeviceSynchronize(), "poison");
+  const auto launch = [&] { sm90::forward(c.arguments); };
   Timing t{};
-  t.ms = burst(launch);
+  t.ms = burst(c, launch);
   const std::pair<double, double> errors = sample_errors(c, vectors.view());
-  t.build_ms = burst([&] { device_mask.refill(raw, nullptr); });
-  t.once_ms = burst([&] { device_mask.refill(raw, nullptr), launch(); });
-  sm90::check_workspace(c.workspace.data(), nullptr);
+  t.build_ms = burst(c, [&] { device_mask.refill(raw, c.stream.get()); });
+  t.once_ms = burst(c, [&] { device_mask.refill(raw, c.stream.get()), launch(); });
+  sm90::check_workspace(c.workspace.data(), c.stream.get());
   const AttentionShape& s = c.shape;
   const double flop = 4.0 * static_cast<double>(s.head_dim * s.batch * s.query_heads) * static_cast<double>(s.rows) *
                       static_cast<double>(s.columns);
   const double tile_flop = flop * tile_density(mask);
-  print_result(s, name, mask, subject, device_mask.read_counts(nullptr).row_blocks_visited, t,
+  print_result(s, name, mask, subject, device_mask.read_counts(c.stream.get()).row_blocks_visited, t,
                {tile_flop, flop * element_density(mask)}, errors);
   if (o.sustained) {
-    const Sustained steady = sustained(launch, t.ms);
+    const Sustained steady = sustained(c, launch, t.ms);
     std::printf(", \"sustained_ms\": %.4f, \"sustained_tflops_tile\": %.1f, \"clock_ghz\": %.3f", steady.ms,
                 tile_flop / steady.ms * 1e-9, steady.clock_ghz);
   }
@@ -321,13 +291,10 @@ void run_length(const Options& o, std::int64_t n, bool& first) {
   options.batch = o.mask_batch, options.mask_heads = o.mask_heads;
   for (const std::string& name : o.masks) {
     const ColumnMask mask = masks::build(name, options);
-    for (Subject subject : subjects(o, mask, c.shape)) {
-      for (const std::string& sections : o.sections) {
-        subject.sections = sections != "0";
-        std::printf(first ? "\n  " : ",\n  ");
-        first = false;
-        run_mask(o, c, name, mask, subject);
-      }
+    for (const Subject& subject : subjects(o, mask, c.shape)) {
+      std::printf(first ? "\n  " : ",\n  ");
+      first = false;
+      run_mask(o, c, name, mask, subject);
     }
   }
 }

@@ -177,9 +177,15 @@ FLASHMASK_API flashmask_status flashmask_backward(const flashmask_backward_argum
  * work on the stream: no allocation, no synchronisation, legal under graph capture, unless said otherwise. Without CUDA
  * in the build every function of this section returns FLASHMASK_UNSUPPORTED. dtype: FLASHMASK_F16 or FLASHMASK_BF16. */
 
-/* The fastest tile of the forward for a mask (NULL: the default tile), and the tile of the backward. */
+/* The fastest tile of the forward for a mask (NULL: the default tile) whatever the heads, and the tile of the backward.
+ * A tile is block_m mask rows x block_n key columns. */
 FLASHMASK_API flashmask_status flashmask_sm90_forward_tile(const flashmask_mask* mask, int64_t head_dim,
                                                            int32_t* block_m, int32_t* block_n);
+/* The fastest for calls of this shape: where 8 divides the query heads of a KV head and of a mask head, it may be the
+ * packed tile, in which 8 query heads share the K and V of 24 mask rows. Calls with other heads refuse its maps. */
+FLASHMASK_API flashmask_status flashmask_sm90_choose_forward_tile(const flashmask_mask* mask,
+                                                                  flashmask_attention_shape shape, int32_t* block_m,
+                                                                  int32_t* block_n);
 FLASHMASK_API flashmask_status flashmask_sm90_backward_tile(int32_t* block_m, int32_t* block_n);
 
 /* A mask on the device, classified for one tile, used by any number of heads, layers and calls. Create allocates. */

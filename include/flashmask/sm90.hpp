@@ -16,18 +16,24 @@ namespace flashmask::sm90 {
 
 struct TileMapView;
 
-/// Tile shapes that forward() takes its map in, the default first; rows are 64 a consumer warpgroup.
+/// Tile shapes, mask rows x key columns, that forward() takes its map in, the default first; any heads.
 std::span<const TileShape> forward_tiles(std::int64_t head_dim);
 /// The default of these.
 TileShape forward_tile(std::int64_t head_dim);
-/// The fastest of these for `mask`, from exact tile counts and measured tile costs; milliseconds on the host, once a
-/// mask.
+/// The tiles for calls of this shape with `mask_heads` mask heads: where 8 divides the query heads of a KV head and of
+/// a mask head, also the packed one, in which 8 query heads share the K and V of a tile of 24 mask rows. A packed map
+/// serves no other calls, none with chunk arrival, and not the backward.
+std::span<const TileShape> forward_tiles(const AttentionShape& shape, std::int64_t mask_heads);
+/// The fastest of forward_tiles(shape, mask heads) for `mask`, from exact counts of the blocks that a map would hold
+/// and measured costs; milliseconds on the host, once a mask.
+TileShape choose_forward_tile(const ColumnMask& mask, const AttentionShape& shape);
+/// The fastest of forward_tiles(head_dim): for a map that calls with any heads, or with chunk arrival, share.
 TileShape choose_forward_tile(const ColumnMask& mask, std::int64_t head_dim);
 
 /// A mask on the device, classified once and then used by every head, layer and pass. Shape fixed at creation.
 class DeviceMask {
  public:
-  /// `tile` is one of forward_tiles(head_dim) for forward(). Allocates; throws invalid_argument or out_of_memory.
+  /// `tile` is one of forward_tiles() for forward(). Allocates; throws invalid_argument or out_of_memory.
   DeviceMask(const MaskShape& shape, TileShape tile);
   ~DeviceMask();
   DeviceMask(DeviceMask&&) noexcept;
@@ -58,7 +64,7 @@ struct ChunkArrival {
 
 struct ForwardArguments {
   AttentionShape shape;
-  const TileMapView* map = nullptr;  ///< its tiles one of forward_tiles(head_dim); mask batch 1 or shape.batch
+  const TileMapView* map = nullptr;  ///< its tiles one of forward_tiles(); mask batch 1 or shape.batch
   TensorView q, k, v;                ///< device memory, bf16 or f16, dim stride 1, other strides multiples of 8
   MutableTensorView out;
   float* lse = nullptr;          ///< contiguous [batch][query_heads][rows]
@@ -80,8 +86,8 @@ void check_workspace(const void* workspace, void* stream);
 void validate(const ForwardArguments& arguments);
 /// Queues out and lse on the stream. Validates first; no allocation, no synchronisation; legal under graph capture.
 void forward(const ForwardArguments& arguments);
-/// The same for a mask that serves this call alone: refills `mask` from `vectors` on the call's stream and uses its map;
-/// arguments.map is ignored.
+/// The same for a mask that serves this call alone: refills `mask` from `vectors` on the call's stream and uses its
+/// map; arguments.map is ignored.
 void forward(ForwardArguments arguments, DeviceMask& mask, const MaskView& vectors);
 
 // ---- Backward (docs/backward.md) ----

@@ -33,6 +33,15 @@ flashmask_status flashmask_sm90_forward_tile(const flashmask_mask* mask, int64_t
   });
 }
 
+flashmask_status flashmask_sm90_choose_forward_tile(const flashmask_mask* mask, flashmask_attention_shape shape,
+                                                    int32_t* block_m, int32_t* block_n) {
+  return guarded([&] {
+    const flashmask::TileShape tile = sm90::choose_forward_tile(required(mask, "mask").value, shape_of(shape));
+    required(block_m, "block_m") = tile.block_m;
+    required(block_n, "block_n") = tile.block_n;
+  });
+}
+
 flashmask_status flashmask_sm90_backward_tile(int32_t* block_m, int32_t* block_n) {
   return guarded([&] {
     const flashmask::TileShape tile = sm90::backward_tile();

@@ -17,6 +17,10 @@ extern "C" {
 flashmask_status flashmask_sm90_forward_tile(const flashmask_mask*, int64_t, int32_t*, int32_t*) {
   return refuse();
 }
+flashmask_status flashmask_sm90_choose_forward_tile(const flashmask_mask*, flashmask_attention_shape, int32_t*,
+                                                    int32_t*) {
+  return refuse();
+}
 flashmask_status flashmask_sm90_backward_tile(int32_t*, int32_t*) {
   return refuse();
 }

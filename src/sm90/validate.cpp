@@ -18,7 +18,10 @@
 namespace flashmask::sm90 {
 namespace {
 
+using forward_pass::can_pack;
+using forward_pass::heads_a_pack;
 using forward_pass::largest_head_dim;
+using forward_pass::packed_heads_of;
 
 /// Work items are numbered in int32, and a multiprocessor may draw a number or two past the last.
 constexpr std::int64_t largest_count = (std::int64_t{1} << 31) - 65536;
@@ -44,9 +47,8 @@ void check_map(const TileMapView* map, const AttentionShape& s, std::span<const 
               "the tile map has tiles of {}x{}, head_dim {} takes {}x{}{}; build it with {}", tile.block_m,
               tile.block_n, s.head_dim, tiles.front().block_m, tiles.front().block_n,
               tiles.size() > 1 ? " and others" : "", source);
-  core::check(map->packed_heads == 1 && map->column_units == 1,
-              "the tile map packs {} heads and cuts blocks into {} units; expected a plain map", map->packed_heads,
-              map->column_units);
+  core::check(map->packed_heads == packed_heads_of(tile), "the tile map packs {} query heads into {} rows; expected {}",
+              map->packed_heads, tile.block_m, packed_heads_of(tile));
   core::check(map->rows == s.rows && map->columns == s.columns,
               "the tile map speaks of {} rows and {} columns, the call of {} and {}", map->rows, map->columns, s.rows,
               s.columns);
@@ -57,6 +59,22 @@ void check_map(const TileMapView* map, const AttentionShape& s, std::span<const 
   core::check(s.batch * s.query_heads * tiles_a_head < largest_count,
               "batch x query_heads x tiles = {} x {} x {} exceeds 2^31; split the batch", s.batch, s.query_heads,
               tiles_a_head);
+}
+
+/// What a packed map asks beside that.
+void check_packing(const ForwardArguments& a) {
+  if (a.map == nullptr || packed_heads_of({a.map->block_m, a.map->block_n}) == 1) return;
+  const AttentionShape& s = a.shape;
+  core::check(
+      can_pack(s, a.map->heads),
+      "the tile map packs {} query heads into a row tile, which must divide the query heads of a KV head and of "
+      "a mask head; got {} query heads, {} KV heads, {} mask heads: build it with one of forward_tiles(shape, "
+      "mask_heads)",
+      heads_a_pack, s.query_heads, s.kv_heads, a.map->heads);
+  core::check(!a.arrival,
+              "arrival is given with a tile map that packs {} query heads into a row tile; chunks are waited for on "
+              "plain maps alone: build it with one of forward_tiles(head_dim)",
+              heads_a_pack);
 }
 
 void check_tensor(const char* name, const TensorView& tensor, DType dtype, const Extents& extents) {
@@ -106,7 +124,8 @@ TileShape backward_tile() {
 void validate(const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
   check_call(s, a.q.dtype, a.scale);
-  check_map(a.map, s, forward_tiles(s.head_dim), "one of forward_tiles()");
+  check_packing(a);
+  check_map(a.map, s, forward_tiles(s, a.map == nullptr ? 1 : a.map->heads), "one of forward_tiles()");
   core::check(a.workspace != nullptr,
               "workspace is null; allocate forward_workspace_bytes() and prepare_workspace() it");
   core::check(a.grid >= 0, "grid must be 0 or the number of CTAs, got {}", a.grid);

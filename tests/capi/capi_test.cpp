@@ -206,6 +206,15 @@ TEST(CApiSm90, tiles_and_workspaces_are_told_without_a_device) {
   ASSERT_EQ(flashmask_sm90_forward_tile(nullptr, 128, &block_m, &block_n), FLASHMASK_OK) << flashmask_last_error();
   EXPECT_EQ(block_m, 192);
   EXPECT_EQ(block_n, 80);
+  MaskHandle mask;
+  const auto options = options_for(8192);
+  ASSERT_EQ(flashmask_mask_build("causal_document", &options, &mask.get), FLASHMASK_OK);
+  ASSERT_EQ(flashmask_sm90_choose_forward_tile(mask.get, {1, 8192, 8192, 64, 8, 128}, &block_m, &block_n), FLASHMASK_OK)
+      << flashmask_last_error();
+  EXPECT_EQ(block_m, 24);  // eight query heads a KV head share its row tiles
+  EXPECT_EQ(block_n, 80);
+  expect_refusal(flashmask_sm90_choose_forward_tile(nullptr, {1, 8192, 8192, 64, 8, 128}, &block_m, &block_n),
+                 FLASHMASK_INVALID_ARGUMENT, "mask");
   std::size_t bytes = 0;
   ASSERT_EQ(flashmask_sm90_forward_workspace_bytes(&bytes), FLASHMASK_OK);
   EXPECT_GT(bytes, 0U);
@@ -219,6 +228,8 @@ TEST(CApiSm90, tiles_and_workspaces_are_told_without_a_device) {
 TEST(CApiSm90, a_build_without_cuda_refuses_by_name) {
   std::int32_t block_m = -1, block_n = -1;
   expect_refusal(flashmask_sm90_forward_tile(nullptr, 128, &block_m, &block_n), FLASHMASK_UNSUPPORTED, "without CUDA");
+  expect_refusal(flashmask_sm90_choose_forward_tile(nullptr, {1, 8, 8, 8, 1, 128}, &block_m, &block_n),
+                 FLASHMASK_UNSUPPORTED, "without CUDA");
   EXPECT_EQ(block_m, -1);
   flashmask_device_mask* mask = nullptr;
   expect_refusal(flashmask_device_mask_create({1, 1, 8, 8}, 192, 80, &mask), FLASHMASK_UNSUPPORTED, "FLASHMASK_CUDA");

@@ -43,9 +43,11 @@ void expect_same(const Result& a, const Result& b) {
 Call documents(std::int64_t n) {
   return {{1, n, n, 4, 4, 128}, named("share_question", n)};
 }
+Call packed_documents(std::int64_t n) {
+  return {{1, n, n, 16, 2, 128}, named("share_question", n), {.tile = packed_tile(128)}};
+}
 
-TEST(Forward, repeats_are_bitwise_equal) {
-  Call call = documents(1500);
+void expect_repeats_equal(Call& call) {
   sm90::forward(call.arguments);
   const Result first = call.result();
   for (int i = 0; i < 100; ++i) {
@@ -55,18 +57,29 @@ TEST(Forward, repeats_are_bitwise_equal) {
   }
 }
 
-TEST(Forward, a_call_that_brings_its_mask_equals_one_with_a_prebuilt_map) {
-  Call call = documents(1500);
+TEST(Forward, repeats_are_bitwise_equal) {
+  Call plain = documents(1500), packed = packed_documents(500);
+  expect_repeats_equal(plain);
+  expect_repeats_equal(packed);
+}
+
+void expect_one_call_equal(Call& call, TileShape tile) {
   sm90::forward(call.arguments);
   const Result prebuilt = call.result();
-  sm90::DeviceMask mask(call.mask.shape(), sm90::forward_tile(128));
+  sm90::DeviceMask mask(call.mask.shape(), tile);
   call.c.poison();
   sm90::forward(call.arguments, mask, call.c.vectors.view());
   expect_same(call.result(), prebuilt);
 }
 
+TEST(Forward, a_call_that_brings_its_mask_equals_one_with_a_prebuilt_map) {
+  Call plain = documents(1500), packed = packed_documents(1500);
+  expect_one_call_equal(plain, sm90::forward_tile(128));
+  expect_one_call_equal(packed, packed_tile(128));
+}
+
 TEST(Forward, two_streams_at_once_equal_serial_calls) {
-  Call a = documents(1500), b({2, 900, 900, 8, 2, 64}, named("causal", 900, 900, 2));
+  Call a = packed_documents(1500), b({2, 900, 900, 8, 2, 64}, named("causal", 900, 900, 2));
   sm90::forward(a.arguments);
   const Result serial_a = a.result();
   sm90::forward(b.arguments);
@@ -82,11 +95,11 @@ TEST(Forward, two_streams_at_once_equal_serial_calls) {
   for (const cudaStream_t s : streams) cudaStreamDestroy(s);
 }
 
-TEST(Cases, A32_a_captured_graph_follows_a_mask_refilled_in_place) {
-  const std::int64_t n = 16;
+void expect_graph_follows(const AttentionShape& shape, const ForwardSetup& setup) {
+  const std::int64_t n = shape.rows;
   const masks::Packing one({masks::Document{16}}), three({masks::Document{5}, masks::Document{5}, masks::Document{6}});
-  Call call({1, n, n, 2, 2, 128}, masks::causal_document({1, 1, n, n}, one));
-  Call other({1, n, n, 2, 2, 128}, masks::causal_document({1, 1, n, n}, three));
+  Call call(shape, masks::causal_document({1, 1, n, n}, one), setup);
+  Call other(shape, masks::causal_document({1, 1, n, n}, three), setup);
   sm90::forward(call.arguments), sm90::forward(other.arguments);
   const Result want_one = call.result(), want_three = other.result();
   cudaStream_t stream;
@@ -113,6 +126,11 @@ TEST(Cases, A32_a_captured_graph_follows_a_mask_refilled_in_place) {
     expect_same(call.result(), changed ? want_three : want_one);
   }
   cudaGraphExecDestroy(executable), cudaGraphDestroy(graph), cudaStreamDestroy(stream);
+}
+
+TEST(Cases, A32_a_captured_graph_follows_a_mask_refilled_in_place) {
+  expect_graph_follows({1, 16, 16, 2, 2, 128}, {});
+  expect_graph_follows({1, 16, 16, 16, 2, 128}, {.tile = packed_tile(128)});
 }
 
 /// Brings chunks of K and V one after another, last chunk first, each some time after the one before.

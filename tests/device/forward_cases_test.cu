@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "device/forward_harness.cuh"
 
@@ -48,9 +49,10 @@ Counts one_to(std::int64_t rows) {
 }
 
 void probe(const AttentionShape& shape, const MaskView& mask,
-           const std::function<std::int64_t(std::int64_t, std::int64_t, std::int64_t)>& count) {
+           const std::function<std::int64_t(std::int64_t, std::int64_t, std::int64_t)>& count,
+           std::optional<TileShape> tile = {}) {
   const ForwardWorkspace workspace;
-  ForwardCase<__nv_bfloat16> c(shape, mask, 1, {.spread = 0});
+  ForwardCase<__nv_bfloat16> c(shape, mask, 1, {.spread = 0, .tile = tile});
   c.run(workspace);
   workspace.check();
   const std::vector<double> lse = c.lse_values();
@@ -69,22 +71,26 @@ void probe(const AttentionShape& shape, const MaskView& mask,
   }
 }
 
-void oracle(const AttentionShape& shape, const MaskView& mask, Layout layout = Layout::bshd) {
+void oracle(const AttentionShape& shape, const MaskView& mask, Layout layout = Layout::bshd,
+            std::optional<TileShape> tile = {}) {
   const ForwardWorkspace workspace;
   WorstErrors errors;
-  ForwardCase<__nv_bfloat16> c(shape, mask, 2, {.layout = layout});
+  ForwardCase<__nv_bfloat16> c(shape, mask, 2, {.layout = layout, .tile = tile});
   c.run(workspace);
   workspace.check();
   ASSERT_TRUE(c.expect_right(errors, "bf16"));
 }
 
-/// Count probe and oracle of a one-matrix mask, at both head dims.
+/// Count probe and oracle of a one-matrix mask, at both head dims, plain and with packed heads.
 void golden(const ColumnMask& mask, const Counts& counts) {
+  const auto count = [&](std::int64_t, std::int64_t, std::int64_t i) { return counts[i]; };
   for (const std::int64_t d : {64, 128}) {
     const AttentionShape shape{1, mask.shape().rows, mask.shape().columns, 2, 1, d};
-    ASSERT_NO_FATAL_FAILURE(
-        probe(shape, mask.view(), [&](std::int64_t, std::int64_t, std::int64_t i) { return counts[i]; }));
+    ASSERT_NO_FATAL_FAILURE(probe(shape, mask.view(), count));
     ASSERT_NO_FATAL_FAILURE(oracle(shape, mask.view()));
+    const AttentionShape packable{1, mask.shape().rows, mask.shape().columns, 8, 1, d};
+    ASSERT_NO_FATAL_FAILURE(probe(packable, mask.view(), count, packed_tile(d)));
+    ASSERT_NO_FATAL_FAILURE(oracle(packable, mask.view(), Layout::bshd, packed_tile(d)));
   }
 }
 

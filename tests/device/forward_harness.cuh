@@ -12,6 +12,7 @@
 #include "device/naive_reference.cuh"
 #include "flashmask/builders.hpp"
 #include "flashmask/sm90.hpp"
+#include "sm90/forward/limits.hpp"
 #include "sm90/tile_map/device_map.hpp"
 #include "sm90/tile_map/host_map.hpp"
 
@@ -30,22 +31,29 @@ struct ForwardSetup {
   float spread = 1;                             ///< standard deviation of q and k (0: the count probe)
   std::int32_t grid = 0;                        ///< CTAs; 0: one per multiprocessor
   std::optional<float> scale{};                 ///< default 1 / sqrt(head_dim)
-  std::size_t tile = 0;                         ///< index into forward_tiles()
+  std::optional<TileShape> tile{};              ///< one of forward_tiles(); default forward_tile(head_dim)
   bool bitmaps = true;                          ///< bit patterns of partial blocks, else the mask generators
   std::optional<sm90::MapCapacity> capacity{};  ///< of the tile map, instead of what a DeviceMask takes
 };
+
+/// The tile whose maps calls with 8 query heads a KV head and a mask head may take.
+inline TileShape packed_tile(std::int64_t head_dim) {
+  return sm90::forward_tiles({1, 1, 1, sm90::forward_pass::heads_a_pack, 1, head_dim}, 1).back();
+}
 
 /// The mask as a user has it, or a tile map of a capacity of its own.
 class ForwardMask {
  public:
   ForwardMask(const MaskShape& shape, std::int64_t head_dim, const ForwardSetup& setup) {
-    const TileShape tile = sm90::forward_tiles(head_dim)[setup.tile];
+    const TileShape tile = setup.tile.value_or(sm90::forward_tile(head_dim));
     if (setup.bitmaps && !setup.capacity) {
       mask_.emplace(shape, tile);
       return;
     }
     sm90::DeviceTileMap::Options options;
-    options.capacity = setup.capacity ? setup.capacity : sm90::default_capacity(shape, tile);
+    options.form.packed_heads = sm90::forward_pass::packed_heads_of(tile);
+    options.capacity =
+        setup.capacity ? setup.capacity : sm90::default_capacity(shape, tile, sm90::default_bitmap_bytes, options.form);
     if (!setup.bitmaps) options.capacity->bitmaps = 0;
     map_.emplace(shape, tile, options);
   }

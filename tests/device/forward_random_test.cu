@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
+#include <span>
 
 #include "device/forward_harness.cuh"
 #include "support/mask_families.hpp"
@@ -30,7 +32,11 @@ template <typename T>
 bool draw_and_check(Random& random, int n, const ForwardWorkspace& workspace, WorstErrors& errors) {
   // Mostly small, so that 2,000 draws take seconds; every twentieth is long enough for many blocks a row tile.
   const std::int64_t most = n % 20 == 0 ? 1500 : 330;
-  const auto e = random_attention_shape(random, most, most);
+  auto e = random_attention_shape(random, most, most);
+  if (n % 4 == 1) {  // heads that a packed map can take
+    e.query_heads = e.kv_heads * pick(random, {8, 8, 16});
+    e.mask_heads = pick(random, {std::int64_t{1}, e.kv_heads});
+  }
   const AttentionShape shape{e.batch, e.rows, e.columns, e.query_heads, e.kv_heads, e.head_dim};
   const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns});
   ForwardSetup setup;
@@ -38,7 +44,8 @@ bool draw_and_check(Random& random, int n, const ForwardWorkspace& workspace, Wo
   setup.spread = pick(random, {0.3F, 1.0F, 1.0F, 3.0F});
   setup.grid = pick(random, {0, 0, 1, 5});
   if (random.one_in(5)) setup.scale = 0.2F;
-  setup.tile = random.one_in(2) ? sm90::forward_tiles(shape.head_dim).size() - 1 : 0;
+  const std::span<const TileShape> tiles = sm90::forward_tiles(shape, e.mask_heads);
+  setup.tile = random.one_in(2) ? tiles.back() : tiles[static_cast<std::size_t>(random.integer(0, tiles.size() - 1))];
   setup.bitmaps = !random.one_in(4);
   ForwardCase<T> c(shape, mask.view(), n, setup);
   c.run(workspace);
@@ -61,8 +68,8 @@ TEST(ForwardRandom, agrees_with_float64_on_2000_random_masks_and_shapes) {
 
 /// With q = 0 every visible column counts one: lse = ln(count), so a single wrong cell of 8192 shows.
 void probe(const AttentionShape& shape, const ColumnMask& mask, const ForwardWorkspace& workspace,
-           const std::string& name) {
-  ForwardCase<__nv_bfloat16> c(shape, mask.view(), 7, {.spread = 0});
+           const std::string& name, std::optional<TileShape> tile = {}) {
+  ForwardCase<__nv_bfloat16> c(shape, mask.view(), 7, {.spread = 0, .tile = tile});
   c.run(workspace);
   workspace.check();
   const std::vector<double> lse = c.lse_values();
@@ -90,6 +97,8 @@ TEST(ForwardRandom, counts_every_visible_cell_of_every_named_mask) {
       const ColumnMask mask = masks::build(builder.name, options);
       ASSERT_NO_FATAL_FAILURE(
           probe({1, rows, mask.shape().columns, 1, 1, 128}, mask, workspace, std::string(builder.name)));
+      ASSERT_NO_FATAL_FAILURE(probe({1, rows, mask.shape().columns, 8, 1, 128}, mask, workspace,
+                                    std::string(builder.name) + " packed", packed_tile(128)));
     }
   }
 }
@@ -103,19 +112,30 @@ TEST(ForwardRandom, counts_every_visible_cell_of_random_masks_of_every_family) {
                             flashmask::testing::random_length(random, 3000)};
       const RawMask raw = random_family_mask(random, shape, static_cast<MaskKind>(kind));
       const ColumnMask mask(shape, raw.lts, raw.lte, raw.uts, raw.ute);
-      ASSERT_NO_FATAL_FAILURE(probe({2, shape.rows, shape.columns, 4, 2, n % 2 == 0 ? 64 : 128}, mask, workspace,
-                                    "kind " + std::to_string(kind) + " draw " + std::to_string(n)));
+      const std::int64_t head_dim = n % 2 == 0 ? 64 : 128;
+      const std::string what = "kind " + std::to_string(kind) + " draw " + std::to_string(n);
+      ASSERT_NO_FATAL_FAILURE(probe({2, shape.rows, shape.columns, 4, 2, head_dim}, mask, workspace, what));
+      if (n >= 2) continue;
+      ASSERT_NO_FATAL_FAILURE(probe({2, shape.rows, shape.columns, 16, 2, head_dim}, mask, workspace, what + " packed",
+                                    packed_tile(head_dim)));
     }
   }
 }
 
 TEST(ForwardRandom, a_thousand_repetitions_are_bitwise_equal) {
   const ForwardWorkspace workspace;
-  for (const MaskKind kind : {MaskKind::causal_documents, MaskKind::eviction, MaskKind::any_values}) {
+  struct Stress {
+    MaskKind kind;
+    AttentionShape shape{2, 1111, 1234, 4, 2, 128};
+    std::optional<TileShape> tile{};
+  };
+  const AttentionShape packable{1, 711, 834, 16, 2, 128};
+  for (const auto& [kind, shape, tile] :
+       {Stress{MaskKind::causal_documents}, Stress{MaskKind::eviction}, Stress{MaskKind::any_values},
+        Stress{MaskKind::causal_documents, packable, packed_tile(128)}}) {
     Random random(31 + static_cast<int>(kind));
-    const AttentionShape shape{2, 1111, 1234, 4, 2, 128};
-    const RawMask mask = random_family_mask(random, {2, 2, shape.rows, shape.columns}, kind);
-    ForwardCase<__nv_bfloat16> c(shape, mask.view(), 5);
+    const RawMask mask = random_family_mask(random, {shape.batch, 2, shape.rows, shape.columns}, kind);
+    ForwardCase<__nv_bfloat16> c(shape, mask.view(), 5, {.tile = tile});
     c.run(workspace);
     WorstErrors errors;
     ASSERT_TRUE(c.expect_right(errors, "first run"));

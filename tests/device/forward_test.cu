@@ -39,6 +39,8 @@ TEST_F(Forward, causal_of_two_tiles) {
 /// With the two above, what the sanitizers run: every role, both sources of visibility, skipped and empty tiles.
 TEST_F(Forward, small_masks) {
   check<__nv_bfloat16>({1, 500, 500, 2, 1, 128}, named("share_question", 500), "share_question 500", {.grid = 2});
+  check<__nv_bfloat16>({1, 100, 200, 8, 1, 128}, named("share_question", 100, 200), "packed 100x200",
+                       {.grid = 2, .tile = packed_tile(128)});
   const masks::Packing padded({masks::Document{70}});
   check<__nv_bfloat16>({1, 450, 450, 1, 1, 64}, masks::causal_document({1, 1, 450, 450}, padded), "mostly dead rows");
 }
@@ -64,10 +66,58 @@ TEST_F(Forward, maps_too_small_for_bitmaps_or_runs_stay_right) {
 }
 
 TEST_F(Forward, narrow_tiles) {
+  const TileShape narrow{192, 64};
   for (const char* name : {"full", "causal", "share_question", "random_eviction"}) {
-    check<__nv_bfloat16>({1, 1000, 1000, 2, 1, 128}, named(name, 1000), std::string("192x64 ") + name, {.tile = 1});
-    check<__half>({1, 1000, 1000, 2, 1, 128}, named(name, 1000), std::string("192x64 fp16 ") + name, {.tile = 1});
+    check<__nv_bfloat16>({1, 1000, 1000, 2, 1, 128}, named(name, 1000), std::string("192x64 ") + name,
+                         {.tile = narrow});
+    check<__half>({1, 1000, 1000, 2, 1, 128}, named(name, 1000), std::string("192x64 fp16 ") + name, {.tile = narrow});
   }
+}
+
+TEST_F(Forward, packed_heads_on_the_twelve_masks) {
+  for (const masks::BuilderName& builder : masks::builder_names().subspan(0, 12)) {
+    const std::string name(builder.name);
+    check<__nv_bfloat16>({1, 1000, 1000, 16, 1, 128}, named(name, 1000), "packed " + name, {.tile = packed_tile(128)});
+    check<__half>({2, 400, 400, 16, 2, 64}, named(name, 400, 400, 2, 2), "packed fp16, mask heads and batches, " + name,
+                  {.tile = packed_tile(64)});
+  }
+}
+
+TEST_F(Forward, packed_heads_of_ragged_sizes) {
+  for (const std::int64_t rows : {1, 23, 24, 25, 191, 193}) {
+    for (const std::int64_t columns : {1, 15, 16, 17, 79, 81, 203}) {
+      for (const char* name : {"full", "causal"}) {
+        check<__nv_bfloat16>({1, rows, columns, 16, 2, 128}, named(name, rows, columns),
+                             "packed " + (name + (" " + std::to_string(rows))) + "x" + std::to_string(columns),
+                             {.tile = packed_tile(128)});
+      }
+    }
+  }
+}
+
+TEST_F(Forward, packed_heads_of_every_layout_head_dim_and_dtype) {
+  for (const Layout layout : {Layout::bshd, Layout::bhsd, Layout::padded}) {
+    for (const std::int64_t d : {32, 64, 80, 112, 128}) {
+      const std::string what = "packed d=" + std::to_string(d);
+      const ForwardSetup setup{.layout = layout, .grid = 5, .tile = packed_tile(d)};
+      check<__nv_bfloat16>({2, 320, 300, 24, 1, d}, named("causal_document", 320, 300, 2), what, setup);
+      check<__half>({2, 320, 300, 24, 1, d}, named("random_eviction", 320, 300), what + " fp16", setup);
+    }
+  }
+}
+
+TEST_F(Forward, packed_maps_too_small_for_bitmaps_or_runs_and_large_scores_stay_right) {
+  for (const std::int32_t bitmaps : {0, 7}) {
+    for (const std::int32_t runs : {0, 50}) {
+      ForwardSetup setup{.tile = packed_tile(128)};
+      setup.capacity = sm90::MapCapacity{.row_runs = runs, .column_runs = 1000, .bitmaps = bitmaps};
+      check<__nv_bfloat16>({2, 700, 700, 16, 2, 128}, named("share_question", 700, 700, 2),
+                           "packed, " + std::to_string(bitmaps) + " bitmaps, " + std::to_string(runs) + " runs", setup);
+    }
+  }
+  check<__nv_bfloat16>({1, 600, 600, 8, 1, 128}, named("full", 600), "packed, spread 4",
+                       {.spread = 4, .tile = packed_tile(128)});
+  check<__nv_bfloat16>({1, 100, 0, 8, 1, 128}, named("full", 100, 0), "packed, no columns", {.tile = packed_tile(128)});
 }
 
 TEST_F(Forward, ragged_sizes) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "flashmask/error.hpp"
+#include "sm90/tile_map/count_blocks.hpp"
 #include "support/mask_families.hpp"
 
 namespace flashmask::sm90 {
@@ -36,12 +37,19 @@ RawMask draw_mask(Random& random) {
   return random_family_mask(random, shape);
 }
 
-MapForm draw_form(Random& random, TileShape tile) {
-  MapForm form;
-  form.packed_heads = flashmask::testing::pick(random, {1, 2, 8, 64});
-  form.column_units = flashmask::testing::pick(random, {1, tile.block_n / 16, tile.block_n / 8});
-  form.rule = flashmask::testing::pick(random, {TileRule::minmax, TileRule::exact});
-  return form;
+MapForm draw_form(Random& random) {
+  return {flashmask::testing::pick(random, {1, 8, 8, 2, 16}),
+          flashmask::testing::pick(random, {TileRule::minmax, TileRule::exact})};
+}
+
+/// Mask rows x columns of a tile of that many accumulator rows.
+TileShape packed(TileShape tile, const MapForm& form) {
+  return {tile.block_m / form.packed_heads, tile.block_n};
+}
+
+/// Columns between the places where a block of a row list may start.
+std::int32_t unit_of(const TileMapView& v) {
+  return v.packed_heads > 1 ? 16 : v.block_n;
 }
 
 /// Class word of one (list, row tile) as the column lists tell it; 0 where no run covers it.
@@ -59,14 +67,14 @@ struct BlockOfColumn {
 };
 
 BlockOfColumn block_of(const TileMapView& v, std::int64_t list, std::int32_t column) {
-  const std::int32_t unit = v.block_n / v.column_units;
+  const std::int32_t unit = unit_of(v);
   BlockOfColumn found;
   for (std::int32_t r = v.row_run_begin[list]; r < v.row_run_begin[list] + v.row_run_count[list]; ++r) {
     const Run& run = v.row_runs[r];
     const std::int32_t i = column < run.first * unit ? -1 : (column - run.first * unit) / v.block_n;
     if (i < 0 || i >= run.count) continue;
     EXPECT_EQ(found.word, 0U) << "column " << column << " stands in two blocks of list " << list;
-    found = {run.classes & ~shared_bitmap_bit, run_bitmap(run, i), (run.first + i * v.column_units) * unit};
+    found = {run.classes & ~shared_bitmap_bit, run_bitmap(run, i), run.first * unit + i * v.block_n};
   }
   return found;
 }
@@ -157,18 +165,18 @@ TEST(HostTileMap, every_form_says_of_every_cell_what_the_dense_mask_says) {
   for (int n = 0; n < draws / 2; ++n) {
     Random random(300000 + n);
     const RawMask mask = draw_mask(random);
-    const TileShape tile = draw_tile(random);
-    const MapForm form = draw_form(random, tile);
+    const MapForm form = draw_form(random);
+    const TileShape tile = packed(draw_tile(random), form);
     MapCapacity capacity = default_capacity(mask.shape, tile, default_bitmap_bytes, form);
     if (n % 4 == 0) capacity.bitmaps = static_cast<std::int32_t>(random.integer(0, 6));
     if (n % 8 == 0) capacity.row_runs = static_cast<std::int32_t>(random.integer(0, 6));
     const HostTileMap map = HostTileMap::build(mask.view(), tile, capacity, {}, form);
     const TileMapView v = map.view();
-    EXPECT_EQ(v.block_m * v.packed_heads, tile.block_m);
-    ASSERT_NO_FATAL_FAILURE(
-        expect_equals_dense(mask, map,
-                            "draw " + std::to_string(n) + " packed " + std::to_string(form.packed_heads) + " units " +
-                                std::to_string(form.column_units) + (form.rule == TileRule::exact ? " exact" : "")));
+    EXPECT_EQ(v.packed_heads, form.packed_heads);
+    ASSERT_NO_FATAL_FAILURE(expect_equals_dense(mask, map,
+                                                "draw " + std::to_string(n) + " packed " +
+                                                    std::to_string(form.packed_heads) +
+                                                    (form.rule == TileRule::exact ? " exact" : "")));
   }
 }
 
@@ -177,19 +185,18 @@ std::vector<std::int32_t> starts_of(const TileMapView& v, std::int64_t list) {
   std::vector<std::int32_t> starts;
   for (std::int32_t r = v.row_run_begin[list]; r < v.row_run_begin[list] + v.row_run_count[list]; ++r) {
     for (std::int32_t i = 0; i < v.row_runs[r].count; ++i) {
-      starts.push_back((v.row_runs[r].first + i * v.column_units) * (v.block_n / v.column_units));
+      starts.push_back(v.row_runs[r].first * unit_of(v) + i * v.block_n);
     }
   }
   return starts;
 }
 
-TEST(HostTileMap, blocks_that_start_at_any_unit_are_the_fewest_that_cover_what_a_row_tile_sees) {
+TEST(HostTileMap, blocks_of_a_packed_map_are_the_fewest_that_cover_what_a_row_tile_sees) {
   for (int n = 0; n < draws / 4; ++n) {
     Random random(400000 + n);
     const RawMask mask = draw_mask(random);
-    const TileShape tile = draw_tile(random);
-    MapForm form = draw_form(random, tile);
-    form.rule = TileRule::exact, form.column_units = tile.block_n / 16;
+    const MapForm form{.packed_heads = flashmask::testing::pick(random, {2, 8, 16}), .rule = TileRule::exact};
+    const TileShape tile = packed(draw_tile(random), form);
     const HostTileMap map =
         HostTileMap::build(mask.view(), tile, default_capacity(mask.shape, tile, default_bitmap_bytes, form), {}, form);
     const TileMapView v = map.view();
@@ -214,6 +221,25 @@ TEST(HostTileMap, blocks_that_start_at_any_unit_are_the_fewest_that_cover_what_a
       ASSERT_EQ(starts_of(v, l), want) << "draw " << n << " list " << l;
     }
   }
+}
+
+TEST(CountRowBlocks, counts_what_the_row_lists_of_a_map_hold) {
+  for (int n = 0; n < draws; ++n) {
+    Random random(800000 + n);
+    // Now and then long enough for whole groups of columns, of which a row tile sees all or nothing.
+    const std::int64_t columns = n % 5 == 0 ? random.integer(2000, 40000) : random_length(random, 500);
+    const RawMask mask = random_family_mask(
+        random, {random.integer(1, 2), random.integer(1, 2), random_length(random, n % 5 == 0 ? 100 : 500), columns});
+    const MapForm form{.packed_heads = flashmask::testing::pick(random, {1, 8})};
+    const TileShape tile = packed(draw_tile(random), form);
+    const HostTileMap map = HostTileMap::build(mask.view(), tile, {0, 0, 0}, {}, form);
+    const RowBlocks blocks = count_row_blocks(mask.view(), tile, form);
+    ASSERT_EQ(blocks.visited, static_cast<std::int64_t>(map.counts().row_blocks_visited)) << "draw " << n;
+    ASSERT_EQ(blocks.partial, static_cast<std::int64_t>(map.counts().partial_blocks)) << "draw " << n;
+  }
+  EXPECT_EQ(count_row_blocks(RawMask({1, 1, 0, 64}).view(), {64, 64}).visited, 0);
+  EXPECT_EQ(count_row_blocks(RawMask({1, 1, 64, 0}).view(), {64, 64}).visited, 0);
+  EXPECT_THROW(count_row_blocks(RawMask({1, 1, 64, 64}).view(), {64, 64}, {.rule = TileRule::exact}), Error);
 }
 
 TEST(HostTileMap, the_exact_form_counts_what_the_exact_rule_of_the_tile_room_counts) {
@@ -353,9 +379,12 @@ TEST(HostTileMap, refuses_tile_shapes_no_kernel_has) {
   EXPECT_THROW(check_map_shape({1 << 20, 1 << 10, 1024, 64}, {64, 64}), Error);
   EXPECT_NO_THROW(check_map_shape(mask, {192, 80}));
   EXPECT_THROW(check_map_shape(mask, {192, 80}, {.packed_heads = 3}), Error);
-  EXPECT_THROW(check_map_shape(mask, {192, 80}, {.packed_heads = 128}), Error);
-  EXPECT_THROW(check_map_shape(mask, {192, 80}, {.column_units = 4}), Error);
-  EXPECT_NO_THROW(check_map_shape(mask, {192, 80}, {.packed_heads = 64, .column_units = 5}));
+  EXPECT_THROW(check_map_shape(mask, {192, 80}, {.packed_heads = 32}), Error);
+  EXPECT_THROW(check_map_shape(mask, {192, 80}, {.packed_heads = 8}), Error);  // 1536 accumulator rows
+  EXPECT_THROW(check_map_shape(mask, {20, 80}, {.packed_heads = 8}), Error);
+  EXPECT_THROW(check_map_shape(mask, {24, 72}, {.packed_heads = 8}), Error);
+  EXPECT_THROW(check_map_shape(mask, {24, 80}), Error);
+  EXPECT_NO_THROW(check_map_shape(mask, {24, 80}, {.packed_heads = 8}));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::string refusal(const Arguments& a) {
 TileMapView map_of(TileShape tile) {
   TileMapView map{};
   map.rows = 100, map.columns = 200, map.batch = 1, map.heads = 1;
-  map.packed_heads = map.column_units = 1;
+  map.packed_heads = 1;
   map.block_m = tile.block_m, map.block_n = tile.block_n;
   map.row_tiles = (100 + tile.block_m - 1) / tile.block_m, map.column_blocks = (200 + tile.block_n - 1) / tile.block_n;
   return map;
@@ -58,7 +58,7 @@ void expect_common_refusals(const Arguments& good) {
   expect_refused<A>(good, "head_dim", [](A& a, M&) { a.shape.head_dim = 60; });
   expect_refused<A>(good, "map is null", [](A& a, M&) { a.map = nullptr; });
   expect_refused<A>(good, "tiles of 128x128", [](A&, M& m) { m.block_m = 128, m.block_n = 128; });
-  expect_refused<A>(good, "packs 8 heads", [](A&, M& m) { m.packed_heads = 8; });
+  expect_refused<A>(good, "packs 8 query heads", [](A&, M& m) { m.packed_heads = 8; });
   expect_refused<A>(good, "101 rows", [](A&, M& m) { m.rows = 101; });
   expect_refused<A>(good, "mask batch", [](A&, M& m) { m.batch = 3; });
   expect_refused<A>(good, "mask heads", [](A&, M& m) { m.heads = 3; });
@@ -95,6 +95,33 @@ TEST(Validate, forward_names_what_is_wrong) {
   expect_refused<A>(good, "local columns", [](A& a, M&) { a.arrival->end_local_column = 201; });
   expect_refused<A>(good, "grid", [](A& a, M&) { a.grid = -1; });
   expect_refused<A>(good, "out has another dtype", [](A& a, M&) { a.out.dtype = DType::f16; });
+}
+
+TEST(Validate, a_packed_map_serves_calls_whose_heads_eight_divides) {
+  TileMapView map = map_of({24, 80});
+  map.packed_heads = 8;
+  ForwardArguments good;
+  good.shape = {2, 100, 200, 32, 2, 128}, good.map = &map, good.workspace = memory;
+  good.lse = reinterpret_cast<float*>(memory);
+  good.q = good.k = good.v = tensor, good.out = {memory, DType::bf16, tensor.strides};
+  ASSERT_EQ(refusal(good), "");
+  map.heads = 2;
+  ASSERT_EQ(refusal(good), "");
+  using A = ForwardArguments;
+  using M = TileMapView;
+  expect_refused<A>(good, "packs 8 query heads into a row tile, which must divide",
+                    [](A& a, M&) { a.shape.kv_heads = 8; });
+  expect_refused<A>(good, "got 32 query heads, 2 KV heads, 32 mask heads", [](A&, M& m) { m.heads = 32; });
+  expect_refused<A>(good, "packs 1 query heads into 24 rows", [](A&, M& m) { m.packed_heads = 1; });
+  expect_refused<A>(good, "tiles of 24x64", [](A&, M& m) { m.block_n = 64; });
+  expect_refused<A>(good, "arrival is given with a tile map that packs", [](A& a, M&) {
+    static const std::uint64_t words[4] = {};
+    a.arrival = ChunkArrival{words, 1, 64, 100, 0, 100};
+  });
+  BackwardArguments backward;
+  backward.shape = good.shape, backward.map = &map, backward.workspace = memory;
+  backward.q = tensor;
+  EXPECT_NE(refusal(backward).find("tiles of 24x80"), std::string::npos) << refusal(backward);
 }
 
 TEST(Validate, backward_names_what_is_wrong) {

@@ -5,6 +5,7 @@
 
 #include "flashmask/tile.hpp"
 #include "sm90/layout/swizzle.hpp"
+#include "sm90/tile_map/rule.hpp"
 
 namespace flashmask::sm90::forward_pass {
 
@@ -23,18 +24,17 @@ struct ForwardConfig {
   Element element = Element::bf16;
   bool take_turns = false;        ///< consumer warpgroups issue their products round robin
   bool waits_for_chunks = false;  ///< the loader waits for the chunk a block lies in (context parallelism)
-  // The map's MapForm (sm90/tile_map/rule.hpp).
-  std::int32_t packed_heads = 1;  ///< query heads of one KV head that share a row tile
-  std::int32_t column_units = 1;  ///< blocks start at multiples of block_n / column_units
+  std::int32_t packed_heads = 1;  ///< query heads of one KV head that share a row tile (MapForm of the map)
   /// Every lane arrives for itself instead of one for its converged warp: what racecheck needs to see an order.
   bool every_lane_arrives = false;
 
   friend constexpr bool operator==(const ForwardConfig&, const ForwardConfig&) = default;
 
   [[nodiscard]] constexpr std::int32_t block_m() const { return 64 * consumers; }
-  [[nodiscard]] constexpr TileShape tile() const { return {block_m(), block_n}; }
   [[nodiscard]] constexpr std::int32_t mask_rows() const { return block_m() / packed_heads; }  ///< of a row tile
-  [[nodiscard]] constexpr std::int32_t unit() const { return block_n / column_units; }
+  /// Blocks start at multiples of unit() columns, column_units() of them apart.
+  [[nodiscard]] constexpr std::int32_t unit() const { return packed_heads > 1 ? unit_columns : block_n; }
+  [[nodiscard]] constexpr std::int32_t column_units() const { return block_n / unit(); }
   [[nodiscard]] constexpr std::uint32_t warp_arrivals() const { return every_lane_arrives ? 32 : 1; }
   [[nodiscard]] constexpr std::int32_t threads() const { return 128 * (consumers + 1); }
   [[nodiscard]] constexpr std::int32_t halves() const { return head_dim / 64; }
@@ -57,10 +57,9 @@ constexpr void check_config() {
   static_assert(C.block_n == 64 || C.block_n == 80 || C.block_n == 96 || C.block_n == 128,
                 "block_n must be a width for which wgmma.cuh has a form");
   static_assert(C.stages <= visibility_slots, "consumers may drift by `stages` blocks");
-  static_assert(C.packed_heads >= 1 && C.packed_heads <= 64 && (C.packed_heads & (C.packed_heads - 1)) == 0,
-                "packed heads must be a power of two that divides the 64 rows of a warpgroup");
-  static_assert(C.column_units >= 1 && C.block_n % (8 * C.column_units) == 0, "a unit is a multiple of 8 columns");
-  static_assert(!C.waits_for_chunks || C.column_units == 1, "chunk waits count whole column blocks");
+  static_assert(C.packed_heads >= 1 && C.packed_heads <= strip_rows && (C.packed_heads & (C.packed_heads - 1)) == 0,
+                "packed heads must be a power of two that divides the 16 rows of a warp");
+  static_assert(C.block_n % C.unit() == 0, "a block is a whole number of units");
   static_assert(C.stages >= 2, "K(j+1) and V(j) are in flight together");
   static_assert(128 * (C.producer_registers() + C.consumers * C.consumer_registers()) <= 65536,
                 "the register budgets exceed the register file: setmaxnreg would wait for ever");

@@ -225,7 +225,7 @@ __device__ __forceinline__ void consumer(const ForwardParameters& p, std::uint32
     const auto row_tile = static_cast<std::int32_t>(ptx::load_shared_u32(header + offsetof(TileHeader, row_tile)));
     const auto unit = static_cast<std::int32_t>(ptx::load_shared_u32(header + offsetof(TileHeader, unit)));
     const std::int32_t first_row =
-        row_tile * C.mask_rows() + strip_start(static_cast<std::int32_t>(warp), C.packed_heads).row;
+        row_tile * C.mask_rows() + strip_start(static_cast<std::int32_t>(warp), C.packed_heads);
     store_row_tile<C>(p, shared, warp, unit, first_row, state, f);
   }
   // Shared memory must outlive the last stores that read it.

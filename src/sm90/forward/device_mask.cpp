@@ -1,4 +1,5 @@
 #include "flashmask/sm90.hpp"
+#include "sm90/forward/limits.hpp"
 #include "sm90/tile_map/device_map.hpp"
 #include "sm90/tile_map/host_map.hpp"
 
@@ -9,12 +10,10 @@ struct DeviceMask::State {
 };
 
 namespace {
-// Bit patterns beat the mask generators wherever they fit; what does not fit is generated.
-constexpr std::int64_t bitmap_bytes = std::int64_t{128} << 20;
-
 DeviceTileMap::Options options_of(const MaskShape& shape, TileShape tile) {
   DeviceTileMap::Options options;
-  options.capacity = default_capacity(shape, tile, bitmap_bytes);
+  options.form.packed_heads = forward_pass::packed_heads_of(tile);
+  options.capacity = default_capacity(shape, tile, forward_pass::bitmap_bytes, options.form);
   return options;
 }
 }  // namespace

@@ -28,7 +28,6 @@ __device__ __forceinline__ void store_row_tile(const ForwardParameters& p, std::
                                                std::int32_t unit, std::int32_t first_row, const RowState& state,
                                                const Fragments<C>& f) {
   const std::uint32_t lane = ptx::lane_index();
-  const std::int32_t first_head = strip_start(static_cast<std::int32_t>(warp), C.packed_heads).head;
   float inverse[2];
 #pragma unroll
   for (std::int32_t r = 0; r < 2; ++r) {
@@ -38,7 +37,7 @@ __device__ __forceinline__ void store_row_tile(const ForwardParameters& p, std::
     const PackedPlace place = in_strip(static_cast<std::int32_t>(lane / 4) + 8 * r, C.packed_heads);
     const std::int32_t row = first_row + place.row;
     if (lane % 4 == 0 && row < p.rows) {
-      const std::int32_t head = unit * C.packed_heads + first_head + place.head;
+      const std::int32_t head = unit * C.packed_heads + place.head;
       p.lse[static_cast<std::int64_t>(head) * p.rows + row] =
           sees_nothing ? -__builtin_huge_valf() : fmaf(state.maximum[r], p.scale, __logf(sum));
     }
@@ -65,7 +64,7 @@ __device__ __forceinline__ void store_row_tile(const ForwardParameters& p, std::
       if constexpr (C.packed_heads == 1) {
         ptx::tensor_store(&p.out, source, 64 * i, first_row, 0, head, batch);
       } else {
-        ptx::tensor_store(&p.out, source, 64 * i, head * C.packed_heads + first_head, first_row, 0, batch);
+        ptx::tensor_store(&p.out, source, 64 * i, head * C.packed_heads, first_row, 0, batch);
       }
     }
     ptx::bulk_commit();

@@ -77,6 +77,9 @@ ForwardParameters describe(const ForwardArguments& a, const ForwardConfig& confi
 
 forward_pass::Launch* instance(const ForwardConfig& c) {
   using namespace forward_pass;
+  // Packed maps come without chunk waits (validate()): [16-bit type]
+  static constexpr Launch* d64_packed[2] = {launch_d64_f16_packed, launch_d64_bf16_packed};
+  static constexpr Launch* d128_packed[2] = {launch_d128_f16_packed, launch_d128_bf16_packed};
   // [16-bit type][chunk waits]
   static constexpr Launch* d64[2][2] = {{launch_d64_f16, launch_d64_f16_chunks},
                                         {launch_d64_bf16, launch_d64_bf16_chunks}};
@@ -84,8 +87,10 @@ forward_pass::Launch* instance(const ForwardConfig& c) {
                                          {launch_d128_bf16, launch_d128_bf16_chunks}};
   static constexpr Launch* d128_n64[2][2] = {{launch_d128_f16_n64, launch_d128_f16_n64_chunks},
                                              {launch_d128_bf16_n64, launch_d128_bf16_n64_chunks}};
+  const int element = c.element == Element::bf16 ? 1 : 0;
+  if (c.packed_heads > 1) return (c.head_dim == 64 ? d64_packed : d128_packed)[element];
   const auto& family = c.head_dim == 64 ? d64 : c.block_n == 64 ? d128_n64 : d128;
-  return family[c.element == Element::bf16 ? 1 : 0][c.waits_for_chunks ? 1 : 0];
+  return family[element][c.waits_for_chunks ? 1 : 0];
 }
 
 std::int32_t multiprocessors() {

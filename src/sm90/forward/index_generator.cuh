@@ -82,9 +82,9 @@ __device__ __forceinline__ void queue_run(QueueWriter<C>& queue, const int4& run
     }
     const std::int32_t taken = min(left, queue_entries - filled);
     if (lane < taken) {
-      const std::int32_t block = first + (left - 1 - lane) * C.column_units;
+      const std::int32_t block = first + (left - 1 - lane) * C.column_units();
       queue.write(static_cast<std::uint32_t>(filled + lane), block, classes,
-                  run.w + (block - run.x) / C.column_units * bitmap_step);
+                  run.w + (block - run.x) / C.column_units() * bitmap_step);
     }
     filled += taken;
     left -= taken;

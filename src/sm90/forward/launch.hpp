@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "sm90/forward/config.hpp"
+#include "sm90/forward/limits.hpp"
 #include "sm90/forward/parameters.hpp"
 
 namespace flashmask::sm90 {
@@ -19,16 +20,18 @@ namespace flashmask::sm90::forward_pass {
 using Launch = cudaError_t(const ForwardParameters& p, std::int32_t grid, cudaStream_t stream);
 
 Launch launch_d64_bf16, launch_d64_f16, launch_d128_bf16, launch_d128_f16, launch_d128_bf16_n64, launch_d128_f16_n64;
+Launch launch_d64_bf16_packed, launch_d64_f16_packed, launch_d128_bf16_packed, launch_d128_f16_packed;
 Launch launch_d64_bf16_chunks, launch_d64_f16_chunks, launch_d128_bf16_chunks, launch_d128_f16_chunks,
     launch_d128_bf16_n64_chunks, launch_d128_f16_n64_chunks;
 
 /// Describes a checked call to `kernel`, an instance of `config`, and queues it.
 void launch(const ForwardArguments& arguments, const ForwardConfig& config, Launch* kernel);
 
-/// The configuration for tiles of `tile`, one of forward_tiles(head_dim).
+/// The configuration for tiles of `tile`, one of forward_tiles().
 constexpr ForwardConfig config_of(TileShape tile, std::int64_t head_dim, Element element, bool waits_for_chunks) {
   ForwardConfig config;
-  config.consumers = tile.block_m / 64;
+  config.packed_heads = packed_heads_of(tile);
+  config.consumers = tile.block_m * config.packed_heads / 64;
   config.block_n = tile.block_n;
   config.head_dim = head_dim <= 64 ? 64 : 128;
   config.element = element;

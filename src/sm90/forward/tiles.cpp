@@ -1,39 +1,53 @@
-// Which tile shapes there are, and which of them a mask should take: exact tile counts times measured tile costs.
+// Which tile shapes there are, and which of them a mask should take: exact block counts times measured block costs.
+#include <algorithm>
+#include <array>
+
 #include "core/check.hpp"
 #include "flashmask/sm90.hpp"
 #include "sm90/forward/limits.hpp"
+#include "sm90/tile_map/count_blocks.hpp"
+#include "sm90/tile_map/host_map.hpp"
+#include "sm90/validate.hpp"
 
 namespace flashmask::sm90 {
 namespace {
 
-/// Time of a tile per key column, in thousandths of that of a 192 x 80 tile (docs/forward.md, "Tile width"): a narrow
-/// block reads Q from shared memory more often, a wide one computes more hidden cells.
-std::int64_t cost_a_column(TileShape tile) {
-  return tile.block_n == 64 ? 1025 : 1000;
-}
+using forward_pass::packed_heads_of;
+using forward_pass::packed_rows;
 
-std::int64_t cost_of(const ColumnMask& mask, TileShape tile) {
-  const TileCounts counts = TileMap::build(mask, tile).counts();
-  return (counts.partial + counts.unmasked) * tile.block_n * cost_a_column(tile);
-}
+/// Plain tiles of calls with head_dim up to 64 and above, the default first, then the packed one.
+constexpr std::array narrow_heads{TileShape{192, 128}, TileShape{packed_rows, 128}};
+constexpr std::array wide_heads{TileShape{192, 80}, TileShape{192, 64}, TileShape{packed_rows, 80}};
 
-}  // namespace
-
-std::span<const TileShape> forward_tiles(std::int64_t head_dim) {
-  static constexpr TileShape narrow_heads[] = {{192, 128}};
-  static constexpr TileShape wide_heads[] = {{192, 80}, {192, 64}};
+std::span<const TileShape> all_tiles(std::int64_t head_dim) {
   core::check(head_dim >= 1 && head_dim <= forward_pass::largest_head_dim,
               "head_dim must be from 1 to {} on sm90, got {}", forward_pass::largest_head_dim, head_dim);
   if (head_dim <= 64) return narrow_heads;
   return wide_heads;
 }
 
-TileShape forward_tile(std::int64_t head_dim) {
-  return forward_tiles(head_dim).front();
+/// Time of a block per key column, in thousandths of that of a 192 x 80 one (docs/forward.md, "Tile width"): a narrow
+/// block reads Q from shared memory more often, a packed tile's Q and O stand farther apart in global memory.
+std::int64_t cost_a_column(TileShape tile) {
+  if (packed_heads_of(tile) > 1) return 1018;
+  return tile.block_n == 64 ? 1030 : 1000;
 }
 
-TileShape choose_forward_tile(const ColumnMask& mask, std::int64_t head_dim) {
-  const std::span<const TileShape> tiles = forward_tiles(head_dim);
+/// What a partial block without a bit pattern costs more, in thousandths: the mask generators are slower than the
+/// consumers (random_eviction at 8192: 495 TFLOP/s without any pattern, 716 with all).
+constexpr std::int64_t generated_surcharge = 446;
+
+/// Of a head.
+std::int64_t cost_of(const ColumnMask& mask, TileShape tile) {
+  const MapForm form{.packed_heads = packed_heads_of(tile)};
+  const RowBlocks blocks = count_row_blocks(mask.view(), tile, form);
+  const std::int64_t bitmaps = default_capacity(mask.shape(), tile, forward_pass::bitmap_bytes, form).bitmaps;
+  const std::int64_t generated = std::max<std::int64_t>(blocks.partial - bitmaps, 0);
+  return (blocks.visited + generated * generated_surcharge / 1000) * tile.block_n * cost_a_column(tile) /
+         form.packed_heads;
+}
+
+TileShape cheapest(const ColumnMask& mask, std::span<const TileShape> tiles) {
   TileShape best = tiles.front();
   if (tiles.size() == 1) return best;
   std::int64_t lowest = cost_of(mask, best);
@@ -42,6 +56,33 @@ TileShape choose_forward_tile(const ColumnMask& mask, std::int64_t head_dim) {
     if (cost < lowest) lowest = cost, best = tile;
   }
   return best;
+}
+
+}  // namespace
+
+std::span<const TileShape> forward_tiles(std::int64_t head_dim) {
+  const std::span<const TileShape> tiles = all_tiles(head_dim);
+  return tiles.first(tiles.size() - 1);
+}
+
+std::span<const TileShape> forward_tiles(const AttentionShape& shape, std::int64_t mask_heads) {
+  return forward_pass::can_pack(shape, mask_heads) ? all_tiles(shape.head_dim) : forward_tiles(shape.head_dim);
+}
+
+TileShape forward_tile(std::int64_t head_dim) {
+  return forward_tiles(head_dim).front();
+}
+
+TileShape choose_forward_tile(const ColumnMask& mask, const AttentionShape& shape) {
+  check_shape(shape);
+  core::check(mask.shape().rows == shape.rows && mask.shape().columns == shape.columns,
+              "the mask speaks of {} rows and {} columns, the calls of {} and {}", mask.shape().rows,
+              mask.shape().columns, shape.rows, shape.columns);
+  return cheapest(mask, forward_tiles(shape, mask.shape().heads));
+}
+
+TileShape choose_forward_tile(const ColumnMask& mask, std::int64_t head_dim) {
+  return cheapest(mask, forward_tiles(head_dim));
 }
 
 }  // namespace flashmask::sm90

@@ -129,8 +129,7 @@ DeviceTileMap::DeviceTileMap(const MaskShape& mask, TileShape tile, const Option
            a.ute,
            grid_.padded_columns,
            a.bitmaps,
-           1 << grid_.packed_shift,
-           grid_.column_units};
+           1 << grid_.packed_shift};
 }
 
 void DeviceTileMap::FreeDevice::operator()(void* memory) const {

@@ -21,18 +21,16 @@ std::vector<std::int32_t> descending(const std::vector<std::uint32_t>& keys) {
 }  // namespace
 
 void check_map_shape(const MaskShape& mask, TileShape shape, const MapForm& form) {
-  core::check(shape.block_m >= subtile_rows && shape.block_m % subtile_rows == 0 &&
-                  shape.block_m <= subtile_rows * max_subtiles,
-              "block_m must be a multiple of {} from {} to {}, got {}", subtile_rows, subtile_rows,
-              subtile_rows * max_subtiles, shape.block_m);
-  core::check(shape.block_n >= 8 && shape.block_n % 8 == 0 && shape.block_n <= max_block_n,
-              "block_n must be a multiple of 8 from 8 to {}, got {}", max_block_n, shape.block_n);
   const std::int32_t packed = form.packed_heads;
-  core::check(packed >= 1 && packed <= subtile_rows && (packed & (packed - 1)) == 0,
-              "packed_heads must be a power of two from 1 to {}, got {}", subtile_rows, packed);
-  core::check(form.column_units >= 1 && shape.block_n % (8 * form.column_units) == 0,
-              "column_units must cut block_n ({}) into multiples of 8 columns, got {}", shape.block_n,
-              form.column_units);
+  core::check(packed >= 1 && packed <= strip_rows && (packed & (packed - 1)) == 0,
+              "packed_heads must be a power of two from 1 to {}, got {}", strip_rows, packed);
+  const std::int32_t rows = subtile_rows / packed, columns = packed > 1 ? unit_columns : 8;
+  core::check(shape.block_m >= rows && shape.block_m % rows == 0 && shape.block_m <= rows * max_subtiles,
+              "block_m must be a multiple of {} from {} to {} with {} query heads a row tile, got {}", rows, rows,
+              rows * max_subtiles, packed, shape.block_m);
+  core::check(shape.block_n >= columns && shape.block_n % columns == 0 && shape.block_n <= max_block_n,
+              "block_n must be a multiple of {} from {} to {} with {} query heads a row tile, got {}", columns, columns,
+              max_block_n, packed, shape.block_n);
   core::check(mask.batch >= 0 && mask.heads >= 0 && mask.rows >= 0 && mask.columns >= 0,
               "mask extents must be >= 0, got batch {}, heads {}, rows {}, columns {}", mask.batch, mask.heads,
               mask.rows, mask.columns);
@@ -41,9 +39,8 @@ void check_map_shape(const MaskShape& mask, TileShape shape, const MapForm& form
               "rows and columns must leave room for three tiles below 2^31, got rows {}, columns {}", mask.rows,
               mask.columns);
   const std::int64_t matrices = mask.batch * mask.heads;
-  const std::int64_t block_m = shape.block_m / packed;
   const std::int64_t lists =
-      std::max((mask.rows + block_m - 1) / block_m, (mask.columns + shape.block_n - 1) / shape.block_n);
+      std::max((mask.rows + shape.block_m - 1) / shape.block_m, (mask.columns + shape.block_n - 1) / shape.block_n);
   core::check(mask.batch <= int32_most && mask.heads <= int32_most &&
                   matrices * std::max<std::int64_t>(lists, 1) < int32_most / 2,
               "a tile map holds fewer than 2^30 row tiles and column blocks, got batch {} x mask heads {} x {}; split "
@@ -245,8 +242,7 @@ TileMapView HostTileMap::view() const {
           ute_.data(),
           grid_.padded_columns,
           bitmaps_.data(),
-          1 << grid_.packed_shift,
-          grid_.column_units};
+          1 << grid_.packed_shift};
 }
 
 }  // namespace flashmask::sm90

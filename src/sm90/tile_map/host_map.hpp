@@ -10,8 +10,9 @@
 
 namespace flashmask::sm90 {
 
-/// Throws invalid_argument unless block_m is a multiple of 64 up to 512 and block_n a multiple of 8 up to 128, the form
-/// is one that MapForm allows, and the extents and list counts fit the 32-bit fields of TileMapView.
+/// `shape` is mask rows x columns of a row tile's blocks. Throws invalid_argument unless block_m is a multiple of 64 up
+/// to 512 and block_n a multiple of 8 up to 128 (packed: of 64 / packed_heads up to 512 / packed_heads, and of 16), the
+/// form is one that MapForm allows, and the extents and list counts fit the 32-bit fields of TileMapView.
 void check_map_shape(const MaskShape& mask, TileShape shape, const MapForm& form = {});
 
 inline constexpr std::int64_t default_bitmap_bytes = std::int64_t{96} << 20;

@@ -8,13 +8,12 @@ namespace flashmask::sm90 {
 
 /// How a map departs from the plain one of rows, blocks and min/max. Only kernels made for a form can read its map.
 struct MapForm {
-  /// Query heads whose rows share a row tile: accumulator row r belongs to mask row r / packed_heads of the tile, which
-  /// has block_m / packed_heads of them. A power of two up to 64.
+  /// Query heads whose rows share a row tile of block_m mask rows: accumulator row r belongs to mask row r /
+  /// packed_heads. A power of two up to 16, the rows of a warp's strip. Above 1 the map is called packed, and a block
+  /// of a row list may start at any unit, a multiple of 16 columns: the list covers what its row tile sees with as few
+  /// blocks as there can be, from the first visible unit, then from the next one that is not covered, and so on.
+  /// Column lists stay on the grid of blocks.
   std::int32_t packed_heads = 1;
-  /// Above 1: a block of a row list may start at any multiple of block_n / column_units columns, and the list covers
-  /// what its row tile sees with as few blocks as there can be: from the first visible unit, then from the next one
-  /// that is not covered, and so on. Column lists stay on the grid of blocks.
-  std::int32_t column_units = 1;
   /// exact: what min/max calls partial is asked column by column.
   TileRule rule = TileRule::minmax;
   friend bool operator==(const MapForm&, const MapForm&) = default;
@@ -24,11 +23,11 @@ struct MapForm {
 /// (check_map_shape), so the ends of every tile are int32.
 struct TileGrid {
   std::int32_t rows, columns;
-  std::int32_t block_m, block_n;  ///< block_m: mask rows of a row tile
+  std::int32_t block_m, block_n;
   std::int32_t row_tiles, column_blocks;
   std::int32_t padded_columns;
   std::int32_t packed_shift;  ///< log2 of packed_heads
-  std::int32_t column_units;
+  std::int32_t column_units;  ///< of a block, 1 unless packed
   TileRule rule;
 
   [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t subtiles() const {
@@ -44,27 +43,32 @@ struct TileGrid {
   [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t padded_units() const { return padded_columns / unit(); }
 };
 
+/// Accumulator rows of a warp.
+inline constexpr std::int32_t strip_rows = 16;
+/// Columns of a unit of a packed map: what one tensor instruction takes of V.
+inline constexpr std::int32_t unit_columns = 16;
+
 [[nodiscard]] constexpr TileGrid tile_grid(std::int32_t rows, std::int32_t columns, TileShape shape,
                                            const MapForm& form = {}) {
   const auto blocks = [](std::int64_t extent, std::int64_t block) {
     return static_cast<std::int32_t>((extent + block - 1) / block);
   };
-  const std::int32_t block_m = shape.block_m / form.packed_heads;
   const std::int32_t column_blocks = blocks(columns, shape.block_n);
+  const std::int32_t column_units = form.packed_heads > 1 ? shape.block_n / unit_columns : 1;
   std::int32_t packed_shift = 0;
   while ((1 << packed_shift) < form.packed_heads) ++packed_shift;
   // block_n is a multiple of 8, so whole blocks are already 16-byte aligned. Blocks that start anywhere may end a block
   // beyond the last one, those of a list that fell back to one run two.
-  const std::int32_t beyond = columns > 0 && form.column_units > 1 ? 2 : 0;
+  const std::int32_t beyond = columns > 0 && column_units > 1 ? 2 : 0;
   return {rows,
           columns,
-          block_m,
+          shape.block_m,
           shape.block_n,
-          blocks(rows, block_m),
+          blocks(rows, shape.block_m),
           column_blocks,
           (column_blocks + beyond) * shape.block_n,
           packed_shift,
-          form.column_units,
+          column_units,
           form.rule};
 }
 

@@ -1,9 +1,9 @@
 // What the kernels read: the tile map of one mask as plain arrays in device memory (docs/tile_map.md).
 //
-// A row tile is block_m = 64 * subtiles query rows; each 64-row subtile belongs to one consumer warpgroup and has its
-// own class, so a tall tile does not coarsen the skipping. A column block is block_n key columns. List l of (batch,
-// mask head, row tile) is l = (batch * heads + head) * row_tiles + tile, and likewise for column blocks. MapForm
-// (rule.hpp) says how a map may depart from this.
+// A row tile is block_m = 64 * subtiles mask rows (packed: 64 * subtiles / packed_heads); each 64-row subtile belongs
+// to one consumer warpgroup and has its own class, so a tall tile does not coarsen the skipping. A column block is
+// block_n key columns. List l of (batch, mask head, row tile) is l = (batch * heads + head) * row_tiles + tile, and
+// likewise for column blocks. MapForm (rule.hpp) says how a map may depart from this.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace flashmask::sm90 {
 
 /// `count` consecutive column blocks (row lists) or row tiles (column lists) from `first` that share one class word.
 struct alignas(16) Run {
-  std::int32_t first;  ///< in row lists of a map with column_units above 1: in units, and blocks are that many apart
+  std::int32_t first;  ///< in row lists of a packed map: in units of 16 columns, and blocks are block_n columns apart
   std::int32_t count;
   /// 2 bits (TileClass) per 64-row subtile, subtile s in bits [2s, 2s + 2). Bit 31: one bitmap for all blocks of the
   /// run.
@@ -96,8 +96,7 @@ struct TileMapView {
   std::int32_t padded_columns;  ///< a multiple of block_n and of 4 (16-byte aligned rows for bulk copies)
   /// [bitmap][128 * subtiles]: bit bitmap_bit(i) of thread t's word: element i of its accumulator is visible.
   const std::uint64_t* bitmaps;
-  /// Of the map's MapForm: query heads that share a row tile (block_m is then the mask rows of one), units of a block.
-  std::int32_t packed_heads, column_units;
+  std::int32_t packed_heads;  ///< query heads that share a row tile (MapForm)
 };
 
 }  // namespace flashmask::sm90
