@@ -201,7 +201,10 @@ Workload plan_workload(const PlanRequest& request, const PlanMasks& masks) {
     workload.ranks = request.ranks;
     workload.nodes = request.nodes;
   } else {
-    workload = make_workload(masks.weighted(), workload_options(request, masks));
+    const WorkloadOptions options = workload_options(request, masks);
+    const MaskShape& shape = masks.masks.front().mask.shape();
+    check_chunks(shape.columns, options.chunk, shape.batch);
+    workload = make_workload(masks.weighted(), options);
     workload.documents = common_documents(masks.masks.front());
   }
   if (given(*request.mask.command, "--speeds")) workload.speeds = whole_numbers("--speeds", request.speeds);

@@ -110,6 +110,16 @@ std::int64_t default_chunk(std::int64_t columns, std::int64_t ranks) {
   return std::max(kStep, columns / (8 * ranks) / kStep * kStep);
 }
 
+void check_chunks(std::int64_t columns, std::int64_t chunk, std::int64_t batch) {
+  constexpr std::int64_t kMostPairs = std::int64_t{1} << 34;
+  const std::int64_t chunks = (columns + chunk - 1) / chunk;  // at most the tokens of a mask, 2^31
+  check(
+      chunks == 0 || chunks <= kMostPairs / batch / chunks,
+      "--chunk {}: {} chunks in {} batch rows are more than can be planned, as need sets hold a bit for every pair of "
+      "chunks (131072 chunks in one batch row take 2 GiB and a minute); take longer chunks or fewer ranks",
+      chunk, chunks, batch);
+}
+
 std::vector<std::vector<std::int64_t>> documents_of(const NamedMask& named) {
   const MaskShape& shape = named.mask.shape();
   std::vector<std::vector<std::int64_t>> all;
@@ -154,6 +164,7 @@ Plan plan_of(const RanksOptions& options, const NamedMask& named) {
   how.nodes = options.nodes;
   how.forward_weight = how.backward_weight = 1;
   how.chunk = options.chunk > 0 ? options.chunk : default_chunk(shape.columns, options.ranks);
+  check_chunks(shape.columns, how.chunk, shape.batch);
   const WeightedMask mask{&named.mask, 1};
   Workload workload = make_workload(std::span(&mask, 1), how);
   workload.documents = documents_of(named)[0];
@@ -163,7 +174,11 @@ Plan plan_of(const RanksOptions& options, const NamedMask& named) {
 }
 
 RankEngine::RankEngine(const ColumnMask& mask, Plan plan, std::chrono::milliseconds deadline)
-    : mask_(mask), plan_(std::move(plan)), deadline_(deadline), reports_(static_cast<std::size_t>(plan_.ranks())) {}
+    : mask_(mask),
+      plan_(std::move(plan)),
+      routes_(mask_, plan_),
+      deadline_(deadline),
+      reports_(static_cast<std::size_t>(plan_.ranks())) {}
 
 /// Calls call(context, communicator, rank) on every rank and adds what each sent to the reports.
 template <typename F>
@@ -177,7 +192,7 @@ void RankEngine::run(const AttentionShape& shape, DType dtype, int gathers, int 
   comm::run_ranks_or_throw(world, [&](Communicator& communicator) {
     const auto rank = static_cast<std::size_t>(communicator.rank());
     ContextParallel context(mask_, plan_, communicator,
-                            {shape.batch, shape.query_heads, shape.kv_heads, shape.head_dim, dtype});
+                            {shape.batch, shape.query_heads, shape.kv_heads, shape.head_dim, dtype}, {}, routes_);
     reports_[rank].planned = context.planned();
     call(context, communicator, times[rank]);
   });

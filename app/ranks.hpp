@@ -34,6 +34,10 @@ void check_ranks_options(const CLI::App& command, const RanksOptions& options, b
 /// Tokens of a chunk where nobody says: eight chunks a rank, in whole steps of 64 tokens, at least 64.
 std::int64_t default_chunk(std::int64_t columns, std::int64_t ranks);
 
+/// Refuses chunks whose need sets (a bit for every pair of chunks of a batch row) would take more than 2 GiB: time and
+/// memory of a plan grow with the square of their number.
+void check_chunks(std::int64_t columns, std::int64_t chunk, std::int64_t batch);
+
 /// Calls plan(). What a layout that needs the documents cannot hold is refused by `option`, which named the layout.
 template <typename F>
 auto of_kind(const std::string& option, const std::string& kind, const F& plan) {
@@ -75,6 +79,7 @@ class RankEngine {
 
   const ColumnMask& mask_;
   const Plan plan_;
+  const ContextParallelRoutes routes_;  ///< shared by the ranks
   const std::chrono::milliseconds deadline_;
   double milliseconds_ = 0;
   std::vector<RankReport> reports_;

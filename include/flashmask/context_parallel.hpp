@@ -65,6 +65,23 @@ struct PlannedTraffic {
   std::int64_t buffer_bytes = 0;   ///< of symmetric memory this rank holds
 };
 
+namespace overlap {
+struct Routes;
+}
+
+/// What follows from mask, plan and options alone: need sets, schedules and layouts of every rank. A rank makes its own
+/// unless it is given one; ranks that are threads of one process share one, which saves each the work for all (without
+/// it, P such ranks take P times ranks x chunks).
+class ContextParallelRoutes {
+ public:
+  /// Not collective. Throws invalid_argument unless `plan` deals the mask's tokens, as many rows as columns.
+  ContextParallelRoutes(const ColumnMask& mask, const Plan& plan, const ContextParallelOptions& options = {});
+
+ private:
+  friend class ContextParallel;
+  std::shared_ptr<const overlap::Routes> routes_;
+};
+
 /// One rank's attention. All ranks construct it together and make the same sequence of calls. Not for several threads
 /// at once; several objects may share a communicator.
 class ContextParallel {
@@ -74,6 +91,10 @@ class ContextParallel {
   /// mask, plan, shape or options.
   ContextParallel(const ColumnMask& mask, const Plan& plan, Communicator& communicator,
                   const ContextParallelShape& shape, const ContextParallelOptions& options = {});
+  /// The same with routes made before, of this mask, plan and options; others are refused.
+  ContextParallel(const ColumnMask& mask, const Plan& plan, Communicator& communicator,
+                  const ContextParallelShape& shape, const ContextParallelOptions& options,
+                  const ContextParallelRoutes& routes);
   ContextParallel(ContextParallel&&) noexcept;
   ContextParallel& operator=(ContextParallel&&) noexcept;
   ~ContextParallel();

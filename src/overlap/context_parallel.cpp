@@ -6,6 +6,7 @@
 #include "flashmask/tile.hpp"
 #include "overlap/agreement.hpp"
 #include "overlap/exchange.hpp"
+#include "overlap/routes.hpp"
 #include "overlap/tensors.hpp"
 
 namespace flashmask {
@@ -18,11 +19,6 @@ std::size_t at(std::int64_t i) {
 void check_problem(const ColumnMask& mask, const Plan& plan, const Communicator& communicator,
                    const ContextParallelShape& shape) {
   const MaskShape& m = mask.shape();
-  core::check(m.rows == m.columns,
-              "the mask has {} rows and {} columns: context parallelism needs as many rows as columns", m.rows,
-              m.columns);
-  core::check(plan.columns() == m.columns, "the plan deals {} tokens but the mask has {}: plan this mask",
-              plan.columns(), m.columns);
   core::check(plan.ranks() == communicator.size(), "the plan is for {} ranks but the communicator has {}", plan.ranks(),
               communicator.size());
   for (std::int32_t r = 0; r < communicator.size(); ++r) {
@@ -40,6 +36,12 @@ void check_problem(const ColumnMask& mask, const Plan& plan, const Communicator&
               shape.query_heads);
 }
 
+std::shared_ptr<const overlap::Routes> build_routes(const ColumnMask& mask, const Plan& plan,
+                                                    const ContextParallelOptions& options) {
+  return overlap::Routes::build(mask, plan, options.prune ? overlap::Pruning::on : overlap::Pruning::off,
+                                {options.routing, options.landing});
+}
+
 /// A rank without rows may pass null.
 void check_pointer(const char* name, const void* data, std::int64_t rows) {
   core::check(data != nullptr || rows == 0, "{} is null but this rank has {} rows", name, rows);
@@ -55,26 +57,24 @@ void check_dtype(const char* name, DType dtype, DType wanted, bool float_too) {
 class ContextParallel::Impl {
  public:
   Impl(const ColumnMask& mask, const Plan& plan, Communicator& communicator, const ContextParallelShape& shape,
-       const ContextParallelOptions& options)
+       const ContextParallelOptions& options, const std::shared_ptr<const overlap::Routes>& shared)
       : communicator_(communicator),
         rank_(communicator.rank()),
         shape_(shape),
         options_(options),
-        owners_(overlap::Owners::of(plan)),
         plan_digest_(plan.digest()),
         token_{shape.kv_heads, shape.head_dim} {
-    agree(mask);  // first: what one rank alone got wrong would leave the others waiting
+    const std::uint64_t mask_digest = mask.digest();
+    agree(mask_digest);  // first: what one rank alone got wrong would leave the others waiting
+    routes_ = shared != nullptr ? shared : build_routes(mask, plan, options);
     check_problem(mask, plan, communicator, shape);
-    const auto matrix = options.prune ? NeedMatrix::build(mask, plan.chunk()) : empty_matrix(mask, plan);
-    needs_ = overlap::RankNeeds::build(matrix, owners_, options.prune ? overlap::Pruning::on : overlap::Pruning::off);
+    check_routes(mask_digest);
     const auto elements = at(token_.elements());
-    exchange_ = std::make_unique<overlap::Exchange>(communicator, owners_, needs_,
-                                                    overlap::ScheduleOptions{options.routing, options.landing},
-                                                    elements * size_of(shape.dtype), elements);
-    local_mask_ = localise(mask, RankRows{owners_.columns, owners_.chunk, own_chunks()}, needs_.lists_of(rank_));
+    exchange_ = std::make_unique<overlap::Exchange>(communicator, routes_, elements * size_of(shape.dtype), elements);
+    local_mask_ = localise(mask, RankRows{owners().columns, owners().chunk, own_chunks()}, needs().lists_of(rank_));
     constexpr std::int32_t kBlock = 64;
     map_ = TileMap::build(local_mask_, {kBlock, kBlock}, TileRule::exact);
-    local_ = {shape.batch,   owners_.local_rows(rank_), exchange_->slots().columns, shape.query_heads, shape.kv_heads,
+    local_ = {shape.batch,   owners().local_rows(rank_), exchange_->slots().columns, shape.query_heads, shape.kv_heads,
               shape.head_dim};
     forward_hooks_ = hooks(exchange_->gather().visits[at(rank_)]);
     backward_hooks_ = hooks(exchange_->reduce().visits[at(rank_)]);
@@ -146,14 +146,14 @@ class ContextParallel::Impl {
     PlannedTraffic out;
     const auto key_bytes = token_.elements() * static_cast<std::int64_t>(size_of(shape_.dtype));
     const auto gradient_bytes = token_.elements() * static_cast<std::int64_t>(sizeof(float));
-    const auto gathered = overlap::rows_sent(owners_, exchange_->gather().transfers)[at(rank_)];
-    const auto reduced = overlap::rows_sent(owners_, exchange_->reduce().transfers)[at(rank_)];
+    const auto& gathered = routes_->gathered[at(rank_)];
+    const auto& reduced = routes_->reduced[at(rank_)];
     for (std::size_t link = 0; link < kLinks; ++link) {
       out.gather_bytes[link] = gathered[link] * key_bytes;
       out.reduce_bytes[link] = reduced[link] * gradient_bytes;
     }
-    for (const auto& list : needs_.lists_of(rank_)) out.chunks_needed += static_cast<std::int64_t>(list.size());
-    out.chunks_pruned = shape_.batch * owners_.chunks() - out.chunks_needed;
+    for (const auto& list : needs().lists_of(rank_)) out.chunks_needed += static_cast<std::int64_t>(list.size());
+    out.chunks_pruned = shape_.batch * owners().chunks() - out.chunks_needed;
     out.buffer_bytes = static_cast<std::int64_t>(exchange_->buffer_bytes());
     return out;
   }
@@ -162,17 +162,14 @@ class ContextParallel::Impl {
   [[nodiscard]] std::uint64_t plan_digest() const { return plan_digest_; }
 
  private:
-  static NeedMatrix empty_matrix(const ColumnMask& mask, const Plan& plan) {
-    return NeedMatrix::build(ColumnMask(MaskShape{mask.shape().batch, 1, mask.shape().rows, mask.shape().columns}),
-                             plan.chunk());
-  }
+  [[nodiscard]] const overlap::Owners& owners() const { return routes_->owners; }
+  [[nodiscard]] const overlap::RankNeeds& needs() const { return routes_->needs; }
+  [[nodiscard]] const std::vector<std::int32_t>& own_chunks() const { return owners().chunks_of[at(rank_)]; }
 
-  [[nodiscard]] const std::vector<std::int32_t>& own_chunks() const { return owners_.chunks_of[at(rank_)]; }
-
-  void agree(const ColumnMask& mask) const {
+  void agree(std::uint64_t mask_digest) const {
     const auto number = [](auto x) { return static_cast<std::uint64_t>(x); };
     const overlap::Field fields[] = {{"the plan's digest", plan_digest_},
-                                     {"the mask's digest", mask.digest()},
+                                     {"the mask's digest", mask_digest},
                                      {"batch", number(shape_.batch)},
                                      {"query_heads", number(shape_.query_heads)},
                                      {"kv_heads", number(shape_.kv_heads)},
@@ -185,13 +182,22 @@ class ContextParallel::Impl {
     overlap::check_agreement(communicator_, fields);
   }
 
+  /// Shared routes must be those that this rank would have built.
+  void check_routes(std::uint64_t mask_digest) const {
+    core::check(routes_->mask_digest == mask_digest, "routes: they are of another mask; build them from this one");
+    core::check(routes_->plan_digest == plan_digest_, "routes: they are of another plan; build them from this one");
+    core::check((routes_->pruning == overlap::Pruning::on) == options_.prune &&
+                    routes_->options.routing == options_.routing && routes_->options.landing == options_.landing,
+                "routes: they were built with another options.prune, routing or landing; build them with these");
+  }
+
   /// Calls f(chunk, columns) for every chunk that columns [begin, end) of the key buffer touch.
   template <typename F>
   void for_each_chunk(std::int64_t b, std::int64_t begin, std::int64_t end, const F& f) const {
-    const auto& list = needs_.chunks_of(rank_, static_cast<std::int32_t>(b));
-    for (std::int64_t slot = begin / owners_.chunk; slot < static_cast<std::int64_t>(list.size()); ++slot) {
-      const std::int64_t first = slot * owners_.chunk;  // only the last chunk of a list can be shorter
-      const std::int64_t last = first + owners_.rows_of(list[at(slot)]);
+    const auto& list = needs().chunks_of(rank_, static_cast<std::int32_t>(b));
+    for (std::int64_t slot = begin / owners().chunk; slot < static_cast<std::int64_t>(list.size()); ++slot) {
+      const std::int64_t first = slot * owners().chunk;  // only the last chunk of a list can be shorter
+      const std::int64_t last = first + owners().rows_of(list[at(slot)]);
       if (first >= end) return;
       f(list[at(slot)], std::min(end, last) - std::max(begin, first));
     }
@@ -208,8 +214,8 @@ class ContextParallel::Impl {
     for (std::int64_t b = 0; b < shape_.batch; ++b) {
       auto& order = h.order.emplace_back();
       for (const auto c : visits[at(b)]) {
-        const std::int64_t begin = needs_.slot(rank_, static_cast<std::int32_t>(b), c) * owners_.chunk;
-        order.push_back({begin, begin + owners_.rows_of(c)});
+        const std::int64_t begin = needs().slot(rank_, static_cast<std::int32_t>(b), c) * owners().chunk;
+        order.push_back({begin, begin + owners().rows_of(c)});
       }
       const std::int64_t count = h.column_counts[at(b)];
       if (count < exchange_->slots().columns) order.push_back({count, exchange_->slots().columns});
@@ -221,7 +227,7 @@ class ContextParallel::Impl {
     for (std::int32_t b = 0; b < shape_.batch; ++b) {
       std::int64_t row = 0;
       for (const auto c : own_chunks()) {
-        const std::int64_t count = owners_.rows_of(c);
+        const std::int64_t count = owners().rows_of(c);
         if (exchange_->slots().row_of[at(b)][at(c)] >= 0)
           overlap::pack(token_, k, v, b, row, count, exchange_->keys(b, c));
         row += count;
@@ -234,7 +240,7 @@ class ContextParallel::Impl {
     for (std::int32_t b = 0; b < shape_.batch; ++b) {
       std::int64_t row = 0;
       for (const auto c : own_chunks()) {
-        const std::int64_t count = owners_.rows_of(c);
+        const std::int64_t count = owners().rows_of(c);
         const bool seen = exchange_->slots().row_of[at(b)][at(c)] >= 0;
         overlap::unpack(token_, seen ? exchange_->gradients(b, c) : nullptr, dk, dv, b, row, count);
         row += count;
@@ -266,10 +272,9 @@ class ContextParallel::Impl {
   const std::int32_t rank_;
   const ContextParallelShape shape_;
   const ContextParallelOptions options_;
-  const overlap::Owners owners_;
   const std::uint64_t plan_digest_;
   const overlap::TokenShape token_;
-  overlap::RankNeeds needs_;
+  std::shared_ptr<const overlap::Routes> routes_;
   std::unique_ptr<overlap::Exchange> exchange_;
   ColumnMask local_mask_;
   TileMap map_;
@@ -278,9 +283,17 @@ class ContextParallel::Impl {
   bool keys_kept_ = false;
 };
 
+ContextParallelRoutes::ContextParallelRoutes(const ColumnMask& mask, const Plan& plan,
+                                             const ContextParallelOptions& options)
+    : routes_(build_routes(mask, plan, options)) {}
+
 ContextParallel::ContextParallel(const ColumnMask& mask, const Plan& plan, Communicator& communicator,
                                  const ContextParallelShape& shape, const ContextParallelOptions& options)
-    : impl_(std::make_unique<Impl>(mask, plan, communicator, shape, options)) {}
+    : impl_(std::make_unique<Impl>(mask, plan, communicator, shape, options, nullptr)) {}
+ContextParallel::ContextParallel(const ColumnMask& mask, const Plan& plan, Communicator& communicator,
+                                 const ContextParallelShape& shape, const ContextParallelOptions& options,
+                                 const ContextParallelRoutes& routes)
+    : impl_(std::make_unique<Impl>(mask, plan, communicator, shape, options, routes.routes_)) {}
 ContextParallel::ContextParallel(ContextParallel&&) noexcept = default;
 ContextParallel& ContextParallel::operator=(ContextParallel&&) noexcept = default;
 ContextParallel::~ContextParallel() = default;

@@ -1,6 +1,7 @@
 #include "overlap/exchange.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/check.hpp"
 
@@ -24,17 +25,18 @@ std::vector<std::vector<std::atomic<T>>> counters(std::int32_t batch, std::int32
 
 }  // namespace
 
-Exchange::Exchange(Communicator& communicator, const Owners& owners, const RankNeeds& needs,
-                   const ScheduleOptions& options, std::size_t key_row_bytes, std::size_t gradient_row_floats)
+Exchange::Exchange(Communicator& communicator, std::shared_ptr<const Routes> routes, std::size_t key_row_bytes,
+                   std::size_t gradient_row_floats)
     : communicator_(communicator),
-      owners_(owners),
-      needs_(needs),
+      routes_(std::move(routes)),
+      owners_(routes_->owners),
+      needs_(routes_->needs),
+      gather_(routes_->gather),
+      reduce_(routes_->reduce),
+      layout_(routes_->layout),
       rank_(communicator.rank()),
       key_row_bytes_(key_row_bytes),
       gradient_row_floats_(gradient_row_floats),
-      gather_(schedule_gather(owners_, needs_, options)),
-      reduce_(schedule_reduce(owners_, needs_, gather_, options)),
-      layout_(Layout::build(owners_, needs_, reduce_)),
       word_layout_{static_cast<std::int64_t>(needs_.batch()) * owners_.chunks(), owners_.chunks(), owners_.ranks,
                    layout_.most_inbound},
       unfinished_(counters<std::int64_t>(needs_.batch(), owners_.chunks())),
@@ -47,7 +49,6 @@ Exchange::Exchange(Communicator& communicator, const Owners& owners, const RankN
   lanes_[kInside] = communicator_.make_stream("inside");
   lanes_[kBetween] = communicator_.make_stream("between");
   sums_ = communicator_.make_stream("sums");
-  find_sources();
 }
 
 Exchange::~Exchange() {
@@ -62,16 +63,6 @@ Exchange::~Exchange() {
   communicator_.free_buffer(gradients_);
   communicator_.free_buffer(inbound_);
   communicator_.free_words(words_);
-}
-
-void Exchange::find_sources() {
-  for (const auto* transfers : {&gather_.transfers, &reduce_.transfers}) {
-    for (const Transfer& t : *transfers) {
-      if (t.to == rank_) sources_.push_back(t.from);
-    }
-  }
-  std::sort(sources_.begin(), sources_.end());
-  sources_.erase(std::unique(sources_.begin(), sources_.end()), sources_.end());
 }
 
 std::byte* Exchange::keys(std::int32_t b, std::int32_t c) {
@@ -210,10 +201,10 @@ void Exchange::end_call() {
   // Behind the relays and puts of the lane, and behind the sums: then nothing of this call is read here any more.
   Stream& lane = *lanes_[kInside];
   communicator_.announce(word(word_layout_.attended()), epoch_);
-  if (sources_.empty()) return;
+  if (routes_->sources[at(rank_)].empty()) return;
   communicator_.wait(lane, {word(word_layout_.attended()), epoch_, rank_, kControl});
   if (reducing_) communicator_.wait(lane, {word(word_layout_.summed()), epoch_, rank_, kControl});
-  for (const auto source : sources_) {
+  for (const auto source : routes_->sources[at(rank_)]) {
     communicator_.signal(lane, source, word(word_layout_.released(rank_)), epoch_, kControl);
   }
 }

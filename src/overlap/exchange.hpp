@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "flashmask/communicator.hpp"
-#include "overlap/layout.hpp"
+#include "overlap/routes.hpp"
 
 namespace flashmask::overlap {
 
@@ -21,8 +21,8 @@ class Exchange {
  public:
   /// Collective: allocates buffers and words. `key_row_bytes` and `gradient_row_floats` are keys and values of one
   /// token.
-  Exchange(Communicator& communicator, const Owners& owners, const RankNeeds& needs, const ScheduleOptions& options,
-           std::size_t key_row_bytes, std::size_t gradient_row_floats);
+  Exchange(Communicator& communicator, std::shared_ptr<const Routes> routes, std::size_t key_row_bytes,
+           std::size_t gradient_row_floats);
   /// Waits for what others still expect of this rank.
   ~Exchange();
   Exchange(const Exchange&) = delete;
@@ -60,21 +60,20 @@ class Exchange {
   void queue_gather_put(const Transfer& t, Stream& stream);
   void queue_reduce_put(const Transfer& t, bool combined, Stream& stream);
   void queue_combine(const Combine& combine);
-  void find_sources();
   void expect_all(const std::vector<Transfer>& transfers, Stage stage);
 
   Communicator& communicator_;
-  const Owners owners_;
-  const RankNeeds needs_;
+  const std::shared_ptr<const Routes> routes_;
+  const Owners& owners_;  ///< these five of routes_
+  const RankNeeds& needs_;
+  const GatherSchedule& gather_;
+  const ReduceSchedule& reduce_;
+  const Layout& layout_;
   const std::int32_t rank_;
   const std::size_t key_row_bytes_;
   const std::size_t gradient_row_floats_;
-  GatherSchedule gather_;
-  ReduceSchedule reduce_;
-  Layout layout_;
   WordLayout word_layout_;
   std::int32_t words_ = -1, keys_ = -1, gradients_ = -1, inbound_ = -1;
-  std::vector<std::int32_t> sources_;                               ///< ranks that write into this one
   std::vector<std::vector<std::atomic<std::int64_t>>> unfinished_;  ///< [batch][chunk]: columns, in this call
   std::vector<std::vector<std::atomic<Epoch>>> seen_;               ///< [batch][chunk]: gathers known to have arrived
   Epoch epoch_ = 0;

@@ -94,6 +94,7 @@ class BadInput(unittest.TestCase):
          "--plan per_document_dual_chunk: document 0 has 384"),
         (["plan", "--epsilon", "1e-7"], "--epsilon: 1e-7 is no whole number of millionths"),
         (["plan", "--epsilon", "0.0100001"], "--epsilon: 0.0100001 is no whole number of millionths"),
+        (["plan", "--mask", "causal", "--rows", "2097160", "--chunk", "16"], "--chunk 16: 131073 chunks in 1 batch rows are more than"),
         (["plan", "--kind", "foo"], "--kind: foo not in {hcc_ipo"),
         (["plan", "--kind", "per_document_dual_chunk", "--workload", "equal:2", "--rows", "768", "--ranks", "2", "--chunk", "64"],
          "--kind per_document_dual_chunk: document 0 has 384"),

@@ -227,11 +227,13 @@ TEST(Cases, C11_loads_and_needs_by_batch_row) {
 }
 
 TEST(Cases, C12_any_number_of_ranks) {
-  for (const std::int64_t ranks : {3, 5, 6, 12, 31, 32, 33, 63, 64, 65}) {
+  using Layouts = std::initializer_list<std::pair<std::int64_t, std::int64_t>>;
+  for (const auto& [ranks, nodes] :
+       Layouts{{3, 3}, {5, 2}, {6, 3}, {12, 2}, {31, 4}, {32, 4}, {33, 3}, {63, 3}, {64, 8}, {65, 5}}) {
     const auto rows = ranks * 4 + 3;
     const auto mask = causal_documents({rows / 3, rows / 2}, rows);
     for (const PlanKind kind : {PlanKind::hcc_ipo, PlanKind::dual_chunk, PlanKind::contiguous}) {
-      const Plan plan = plan_of(mask, ranks, ranks == 12 ? 2 : (ranks % 3 == 0 ? 3 : 1), 2, kind);
+      const Plan plan = plan_of(mask, ranks, nodes, 2, kind);
       std::vector<std::int64_t> rows_seen;
       for (std::int64_t r = 0; r < ranks; ++r) {
         const auto mine = global_rows(plan, r);

@@ -134,14 +134,15 @@ std::vector<std::shared_ptr<void>> LocalWorld::exchange(std::int32_t rank, std::
                                                         std::shared_ptr<void> mine) {
   const auto ranks = static_cast<std::size_t>(options_.ranks);
   Round* here = nullptr;
+  bool last = false;
   {
     const std::lock_guard lock(rounds_gate_.mutex);
     here = &rounds_[round];
     here->objects.resize(ranks);
     here->objects[static_cast<std::size_t>(rank)] = std::move(mine);
-    ++here->arrived;
+    last = ++here->arrived == options_.ranks;
   }
-  rounds_gate_.changed.notify_all();
+  if (last) rounds_gate_.changed.notify_all();  // earlier there is nothing to wake for, and a crowd to wake
   const auto everybody = [&] { return here->arrived == options_.ranks; };
   if (options_.interleaver) {  // one task at a time: no lock needed to look
     block(rounds_gate_, rank, everybody,
