@@ -135,7 +135,9 @@ typedef struct flashmask_attention_shape {
   int64_t batch, rows, columns, query_heads, kv_heads, head_dim;
 } flashmask_attention_shape;
 
-/* A 4-D tensor; strides in elements for (batch, position, head, dim). */
+/* A 4-D tensor; strides in elements for (batch, position, head, dim). Inputs may have stride 0 along batch, position and
+   head (a broadcast), never along dim; all four 0 (a struct left zero-initialised) are refused. Outputs need positive
+   strides under which no two elements overlap. */
 typedef struct flashmask_tensor {
   void* data;
   int64_t strides[4];

@@ -13,7 +13,7 @@ std::string_view to_string(DType dtype);
 /// Size of one element in bytes.
 std::size_t size_of(DType dtype);
 
-/// Strided view of a 4-D tensor; strides in elements, order (batch, position, head, dim).
+/// Strided view of a 4-D tensor; strides in elements, order (batch, position, head, dim). attention.hpp: allowed ones.
 struct TensorView {
   const void* data = nullptr;
   DType dtype = DType::f32;

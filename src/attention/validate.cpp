@@ -73,6 +73,20 @@ void check_view(const char* name, const TensorView& view, const Extents& extents
   }
 }
 
+/// As check_view. Stride 0 shares elements between batch rows, positions or heads, on purpose; along head_dim, where
+/// kernels and frameworks ask for 1, it is a stride that was forgotten or an expanded tensor.
+void check_input(const char* name, const TensorView& view, const Extents& extents, DType dtype) {
+  check_view(name, view, extents, dtype);
+  const bool none = std::ranges::all_of(view.strides, [](std::int64_t s) { return s == 0; });
+  const bool several = std::ranges::any_of(extents, [](std::int64_t e) { return e > 1; });
+  if (empty(extents) || !several || (!none && (view.strides[3] != 0 || extents[3] == 1))) return;
+  core::fail(ErrorCode::invalid_argument,
+             "{}.strides = [{}, {}, {}, {}] (batch, position, head, dim) for extents [{}, {}, {}, {}]: {}; set them, "
+             "e.g. to bshd_strides(), and copy a tensor that a framework expanded from one element",
+             name, view.strides[0], view.strides[1], view.strides[2], view.strides[3], extents[0], extents[1],
+             extents[2], extents[3], none ? "not one is set" : "that of head_dim must not be 0");
+}
+
 /// Positive strides under which no two elements share an address: in ascending order every stride must step over all
 /// that the smaller ones reach.
 void check_output(const char* name, const TensorView& view, const Extents& extents, DType dtype) {
@@ -114,9 +128,9 @@ CallExtents check_call(const Arguments& a) {
   check_mask(s, a.mask);
   const Extents query{s.batch, s.rows, s.query_heads, s.head_dim};
   const Extents key{s.batch, s.columns, s.kv_heads, s.head_dim};
-  check_view("q", a.q, query, a.q.dtype);
-  check_view("k", a.k, key, a.q.dtype);
-  check_view("v", a.v, key, a.q.dtype);
+  check_input("q", a.q, query, a.q.dtype);
+  check_input("k", a.k, key, a.q.dtype);
+  check_input("v", a.v, key, a.q.dtype);
   check_rest(s, a.lse, a.scale, a.threads);
   return {query, key};
 }
@@ -130,8 +144,8 @@ void validate(const ForwardArguments& a) {
 
 void validate(const BackwardArguments& a) {
   const CallExtents e = check_call(a);
-  check_view("out", a.out, e.query, a.q.dtype);
-  check_view("dout", a.dout, e.query, a.q.dtype);
+  check_input("out", a.out, e.query, a.q.dtype);
+  check_input("dout", a.dout, e.query, a.q.dtype);
   check_output("dq", a.dq, e.query, a.q.dtype);
   check_output("dk", a.dk, e.key, a.q.dtype);
   check_output("dv", a.dv, e.key, a.q.dtype);

@@ -105,6 +105,21 @@ TEST(Validate, inputs_may_be_broadcast) {
   ForwardArguments arguments = call.forward_arguments();
   arguments.k.strides[2] = 0;  // both KV heads share their keys
   EXPECT_NO_THROW(forward(arguments));
+  arguments.v.strides[0] = arguments.v.strides[1] = 0;  // all batch rows and tokens one value
+  EXPECT_NO_THROW(forward(arguments));
+}
+
+TEST(Validate, forgotten_strides_of_inputs_are_no_broadcast) {
+  forward_refuses([](auto& a) { a.q.strides = {}; }, "q.strides = [0, 0, 0, 0]");
+  forward_refuses([](auto& a) { a.v.strides = {}; }, "not one is set; set them");
+  forward_refuses([](auto& a) { a.k.strides[3] = 0; }, "that of head_dim must not be 0");
+  backward_refuses([](auto& a) { a.dout.strides = {}; }, "copy a tensor that a framework expanded");
+  backward_refuses([](auto& a) { a.out.strides = {}; }, "out.strides = [0, 0, 0, 0]");
+  Call one({.rows = 1, .columns = 1, .query_heads = 1, .kv_heads = 1, .head_dim = 1}, ColumnMask({1, 1, 1, 1}),
+           DType::f32);
+  ForwardArguments arguments = one.forward_arguments();
+  arguments.q.strides = {};  // there is nothing to step over
+  EXPECT_NO_THROW(forward(arguments));
 }
 
 TEST(Attention, no_columns_gives_dead_rows_and_no_rows_gives_zero_gradients) {

@@ -125,6 +125,12 @@ TEST(CApi, a_map_of_another_mask_and_documents_without_a_count_are_refused) {
   call.lse = lse.data();
   call.mask = one.get;
   EXPECT_EQ(flashmask_forward(&call), FLASHMASK_OK) << flashmask_last_error();
+  for (flashmask_tensor* t : {&call.q, &call.k, &call.v, &call.out}) {  // strides left as zero-initialised
+    const flashmask_tensor set = *t;
+    *t = {set.data, {0, 0, 0, 0}};
+    expect_refusal(flashmask_forward(&call), FLASHMASK_INVALID_ARGUMENT, ".strides = [0, 0, 0, 0]");
+    *t = set;
+  }
   call.mask = other.get;
   expect_refusal(flashmask_forward(&call), FLASHMASK_INVALID_ARGUMENT, "map was built for another mask");
   flashmask_tile_map_destroy(map);
