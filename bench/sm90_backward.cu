@@ -2,9 +2,9 @@
 // float64 on sampled rows and columns, as one JSON object a line.
 //
 //   sm90_backward [--n 8192,32768] [--mask causal,document] [--head-dim 128] [--heads 16] [--kv-heads 16]
-//                 [--batch 4] [--sustained 0] [--deterministic 0] [--section 0] [--phases 0]
-//                 [--variant default,one_value]   instances to compare (src/sm90/backward/candidates), or "all"
-//                 [--parts 0]    of every group of query heads, for the variant that splits them; 0: its own choice
+//                 [--batch 4] [--sustained 0] [--deterministic 0]
+//                 [--section 0] [--phases 0] [--parts 0]   lists, all combinations are compared; 0: the library's
+//                                                          choice (see BackwardCall)
 //
 // Burst: 0.5 s idle, 3 warm-ups, 9 launches back to back (5 above 40 ms), median of event pairs. Sustained: batches of
 // at least 45 ms without idle, median of six, the variants taking turns. The mask "nothing" hides all: what preprocess
@@ -26,7 +26,6 @@
 #include "flashmask/builders.hpp"
 #include "flashmask/tile.hpp"
 #include "format/workload.hpp"
-#include "sm90/backward/candidates/candidates.hpp"
 #include "sm90/backward/launch.hpp"
 #include "sm90/device/query.hpp"
 #include "sm90/tile_map/device_map.hpp"
@@ -45,9 +44,7 @@ struct Options {
   std::vector<std::string> masks;
   std::int64_t head_dim = 128, heads = 0, kv_heads = 0, batch = 0;
   bool sustained = false, deterministic = false;
-  std::int32_t section = 0, phases = 0;
-  std::vector<std::string> variants{"default"};
-  std::int32_t parts = 0;
+  std::vector<std::string> sections{"0"}, phases{"0"}, parts{"0"}, fronts{"0"};
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -69,14 +66,10 @@ Options parse(int argc, char** argv) {
     if (key == "--batch") o.batch = std::stoll(value);
     if (key == "--sustained") o.sustained = value != "0";
     if (key == "--deterministic") o.deterministic = value != "0";
-    if (key == "--section") o.section = std::stoi(value);
-    if (key == "--phases") o.phases = std::stoi(value);
-    if (key == "--variant") o.variants = split(value);
-    if (key == "--parts") o.parts = std::stoi(value);
-  }
-  if (o.variants == std::vector<std::string>{"all"}) {
-    o.variants = {"default"};
-    for (const sm90::backward_pass::Candidate& c : sm90::backward_pass::candidates) o.variants.emplace_back(c.name);
+    if (key == "--section") o.sections = split(value);
+    if (key == "--phases") o.phases = split(value);
+    if (key == "--parts") o.parts = split(value);
+    if (key == "--front") o.fronts = split(value);
   }
   if (o.masks.empty()) {
     for (const masks::BuilderName& b : masks::builder_names().subspan(0, 12)) o.masks.emplace_back(b.name);
@@ -259,29 +252,44 @@ std::string sample_errors(const Case& c, const MaskView& mask) {
   return text;
 }
 
-/// One instance of the kernel on one case, ready to launch.
+/// One way to run one case, ready to launch.
 struct Variant {
-  std::string name;
   sm90::backward_pass::BackwardCall call;
   DeviceBuffer<std::uint8_t> workspace;
 
   void launch() const { sm90::backward_pass::queue_backward(call, workspace.data(), nullptr); }
 };
 
-Variant make_variant(const std::string& name, const Options& o, const Case& c, const sm90::TileMapView& map) {
+Variant make_variant(const Options& o, const Case& c, const sm90::TileMapView& map) {
   Variant v;
-  v.name = name;
   sm90::backward_pass::BackwardCall& call = v.call;
   call.shape = c.shape, call.map = map, call.lse = c.lse.data();
   call.q = c.q.view(), call.k = c.k.view(), call.v = c.v.view(), call.out = c.out.view(), call.dout = c.dout.view();
   call.dq = c.dq.mutable_view(), call.dk = c.dk.mutable_view(), call.dv = c.dv.mutable_view();
   call.scale = 1 / std::sqrt(static_cast<float>(o.head_dim));
-  call.deterministic = o.deterministic, call.section_heads = o.section, call.phases = o.phases, call.parts = o.parts;
-  call.candidate = sm90::backward_pass::find_candidate(name);
-  if (name != "default" && call.candidate == nullptr) throw std::runtime_error("there is no variant " + name);
-  v.workspace =
-      DeviceBuffer<std::uint8_t>(static_cast<std::int64_t>(sm90::backward_pass::workspace_layout(call).bytes));
+  call.deterministic = o.deterministic;
   return v;
+}
+
+/// Every combination of the options that are lists.
+std::vector<Variant> make_variants(const Options& o, const Case& c, const sm90::TileMapView& map) {
+  std::vector<Variant> variants;
+  for (const std::string& section : o.sections) {
+    for (const std::string& phases : o.phases) {
+      for (const std::string& parts : o.parts) {
+        for (const std::string& front : o.fronts) {
+          Variant v = make_variant(o, c, map);
+          v.call.shared_front = std::stoi(front);
+          v.call.section_heads = std::stoi(section), v.call.phases = std::stoi(phases), v.call.parts = std::stoi(parts);
+          const std::int64_t matrices = std::int64_t{map.batch} * map.heads;
+          v.workspace = DeviceBuffer<std::uint8_t>(static_cast<std::int64_t>(
+              sm90::backward_pass::workspace_layout(c.shape, matrices, o.deterministic, v.call.parts).bytes));
+          variants.push_back(std::move(v));
+        }
+      }
+    }
+  }
+  return variants;
 }
 
 struct Figures {
@@ -293,13 +301,14 @@ struct Figures {
 void print(const Variant& v, const std::string& mask, const Figures& f) {
   const AttentionShape& s = v.call.shape;
   std::printf(
-      "{\"mask\": \"%s\", \"variant\": \"%s\", \"n\": %lld, \"head_dim\": %lld, \"heads\": \"%lld:%lld\", "
-      "\"section\": %d, \"deterministic\": %d, \"burst_ms\": %.4f, \"burst_tflops\": %.0f, "
+      "{\"mask\": \"%s\", \"n\": %lld, \"head_dim\": %lld, \"heads\": \"%lld:%lld\", "
+      "\"section\": %d, \"phases\": %d, \"parts\": %d, \"front\": %d, \"deterministic\": %d, \"burst_ms\": %.4f, "
+      "\"burst_tflops\": %.0f, "
       "\"burst_exact_tflops\": %.0f, \"sustained_ms\": %.4f, \"sustained_tflops\": %.0f, \"error_word\": %u, %s}\n",
-      mask.c_str(), v.name.c_str(), static_cast<long long>(s.rows), static_cast<long long>(s.head_dim),
-      static_cast<long long>(s.query_heads), static_cast<long long>(s.kv_heads), v.call.section_heads,
-      v.call.deterministic ? 1 : 0, f.burst_ms, f.tile_gflop / f.burst_ms, f.exact_gflop / f.burst_ms, f.sustained_ms,
-      f.sustained_ms > 0 ? f.tile_gflop / f.sustained_ms : 0,
+      mask.c_str(), static_cast<long long>(s.rows), static_cast<long long>(s.head_dim),
+      static_cast<long long>(s.query_heads), static_cast<long long>(s.kv_heads), v.call.section_heads, v.call.phases,
+      v.call.parts, v.call.shared_front, v.call.deterministic ? 1 : 0, f.burst_ms, f.tile_gflop / f.burst_ms,
+      f.exact_gflop / f.burst_ms, f.sustained_ms, f.sustained_ms > 0 ? f.tile_gflop / f.sustained_ms : 0,
       sm90::backward_pass::read_error(v.workspace.data(), nullptr), f.errors.c_str());
   std::fflush(stdout);
 }
@@ -318,10 +327,9 @@ void run(const Options& o, std::int64_t n) {
     map.refill({vectors.lts.data(), vectors.lte.data(), vectors.uts.data(), vectors.ute.data()}, nullptr);
     const double flop =
         10.0 * static_cast<double>(o.head_dim * heads * batch) * static_cast<double>(n) * static_cast<double>(n) * 1e-9;
-    std::vector<Variant> variants;
+    const std::vector<Variant> variants = make_variants(o, c, map.view());
     std::vector<Figures> figures;
     std::vector<std::function<void()>> launches;
-    for (const std::string& variant : o.variants) variants.push_back(make_variant(variant, o, c, map.view()));
     for (const Variant& v : variants) {
       c.dq.poison(), c.dk.poison(), c.dv.poison();
       launches.emplace_back([&v] { v.launch(); });

@@ -13,7 +13,6 @@
 #include "sm90/backward/shared_memory.hpp"
 #include "sm90/backward/split.hpp"
 #include "sm90/backward/sweep.hpp"
-#include "sm90/backward/tail.hpp"
 #include "sm90/backward/visibility.hpp"
 #include "sm90/backward/work_list.hpp"
 #include "support/random_mask.hpp"
@@ -111,10 +110,8 @@ TEST(BackwardLayout, a_given_order_is_followed_inside_a_phase_and_section) {
 TEST(BackwardLayout, tile_flags_name_the_buffers_of_successive_blocks_and_their_phases) {
   for (std::uint32_t block = 0; block < 16; ++block) {
     const std::uint32_t flags = block_flags(block) | tile_flag::partial | tile_flag::last;
-    EXPECT_EQ(buffer_of<1>(flags), 0U);
-    EXPECT_EQ(parity_of<1>(flags), block & 1U);
-    EXPECT_EQ(buffer_of<2>(flags), block % 2);
-    EXPECT_EQ(parity_of<2>(flags), block / 2 % 2);
+    EXPECT_EQ(buffer_of(flags), block % 2);
+    EXPECT_EQ(parity_of(flags), block / 2 % 2);
   }
 }
 
@@ -194,7 +191,7 @@ TEST(BackwardLayout, a_sweep_visits_every_tile_once_from_any_front_on) {
 TEST(BackwardLayout, parts_divide_the_group_and_fill_the_processors_where_they_can) {
   for (std::int32_t group = 1; group <= 64; ++group) {
     for (const std::int64_t blocks : {1, 64, 128, 1024, 1055, 1056, 4096}) {
-      const std::int32_t parts = parts_of(blocks, group, 132);
+      const std::int32_t parts = parts_of(blocks, group);
       ASSERT_EQ(group % parts, 0) << group << " query heads, " << blocks << " blocks";
       ASSERT_TRUE(blocks * parts >= 1056 || parts == group) << group << " query heads, " << blocks << " blocks";
       for (std::int32_t fewer = 1; fewer < parts; ++fewer) {
@@ -203,9 +200,9 @@ TEST(BackwardLayout, parts_divide_the_group_and_fill_the_processors_where_they_c
       }
     }
   }
-  EXPECT_EQ(parts_of(128, 64, 132), 16);  // 64:1 at 8192, batch 2
-  EXPECT_EQ(parts_of(1024, 8, 132), 2);   // 64:8 at 8192, batch 2
-  EXPECT_EQ(parts_of(4096, 1, 132), 1);
+  EXPECT_EQ(parts_of(128, 64), 16);  // 64:1 at 8192, batch 2
+  EXPECT_EQ(parts_of(1024, 8), 2);   // 64:8 at 8192, batch 2
+  EXPECT_EQ(parts_of(4096, 1), 1);
 }
 
 TEST(BackwardLayout, parts_of_groups_are_dealt_once_with_every_query_head_in_one_part) {
@@ -249,76 +246,6 @@ TEST(BackwardLayout, sums_of_parts_fill_their_workspace_without_overlap) {
   }
   EXPECT_EQ(static_cast<std::int64_t>(offsets.size()) * 4, part_floats(e, head_dim));
   EXPECT_EQ(*offsets.rbegin() + 4, part_floats(e, head_dim));
-}
-
-TEST(BackwardLayout, slices_of_the_last_blocks_have_every_tile_once) {
-  Random random(5);
-  for (int n = 0; n < 2000; ++n) {
-    const Extents e = random_extents(random);
-    const RandomLists lists(random, e);
-    const std::int32_t blocks = work_items(e);
-    const Tail tail{static_cast<std::int32_t>(random.integer(0, blocks)),
-                    static_cast<std::int32_t>(random.integer(1, 9))};
-    std::set<std::tuple<std::int32_t, std::int32_t, std::int32_t>> seen;  // (block item, head, tile)
-    std::set<std::int32_t> parts;
-    std::int64_t want = 0;
-    for (std::int32_t item = 0; item < blocks; ++item) {
-      want += block_tiles(e, lists.view(), work_block(e, lists.view(), item));
-    }
-    for (std::int32_t item = 0; item < tail.items(blocks); ++item) {
-      const WorkBlock w = work_block(e, lists.view(), tail.block(item));
-      const std::int32_t tiles = block_tiles(e, lists.view(), w);
-      const std::int32_t part = tail.part(item);
-      if (part >= 0) {
-        ASSERT_TRUE(parts.insert(part).second);
-        ASSERT_EQ(part / tail.slices, tail.block(item) - tail.whole);  // as combine_tail_kernel finds them
-      }
-      const TileRange range = part < 0 ? TileRange{0, tiles} : slice_of(tiles, part % tail.slices, tail.slices);
-      const std::uint32_t start = range.first == 0 ? 0 : tile_position(e, lists.view(), w, range.first);
-      std::int32_t visited = 0;
-      sweep(e, lists.view(), w, range.count, start, [&](std::int32_t head, std::int32_t tile, bool, bool last) {
-        ASSERT_TRUE(seen.emplace(tail.block(item), head, tile).second) << "draw " << n << " item " << item;
-        ASSERT_EQ(last, ++visited == range.count);
-      });
-      ASSERT_EQ(visited, range.count);
-    }
-    ASSERT_EQ(static_cast<std::int64_t>(seen.size()), want) << "draw " << n;
-    ASSERT_EQ(tail_floats(tail, blocks, 64), static_cast<std::int64_t>(parts.size()) * 4 * 64 * 64);
-  }
-}
-
-TEST(BackwardLayout, a_tail_is_cut_only_where_that_shortens_the_last_wave) {
-  for (std::int32_t blocks = 1; blocks < 1200; ++blocks) {
-    const Tail tail = best_tail(blocks, 132);
-    const std::int32_t left = blocks - tail.whole;
-    ASSERT_TRUE(left == 0 || left == blocks % 132) << blocks;
-    if (left == 0) continue;
-    const std::int32_t waves = (left * tail.slices + 131) / 132;
-    ASSERT_LT(waves, tail.slices) << blocks;  // in slices; a whole block is tail.slices of them
-  }
-  const Tail none = best_tail(132 * 31, 132);
-  EXPECT_EQ(none.whole, 132 * 31);
-  const Tail four = best_tail(4096, 132);  // 8192 rows, batch 4, 16 heads: 4 blocks on 132 processors
-  EXPECT_EQ(four.whole, 4092);
-  EXPECT_GE(four.slices, 16);
-}
-
-template <BackwardConfig C>
-std::size_t carve_out_kilobytes() {
-  constexpr std::size_t bytes = sizeof(SharedMemory<C>);
-  for (const std::size_t capacity : {100, 132, 164, 196, 228}) {
-    if (capacity * 100 < static_cast<std::size_t>(shared_memory_percent(bytes)) * 228) continue;
-    EXPECT_GE(capacity << 10, bytes + 1024);
-    return capacity;
-  }
-  return 0;
-}
-
-TEST(BackwardLayout, the_shared_memory_asked_for_is_the_least_that_holds_a_block) {
-  constexpr BackwardConfig both{.head_dim = 128, .bf16 = true, .accumulate_dq = true};
-  EXPECT_EQ(carve_out_kilobytes<both>(), 228U);
-  EXPECT_EQ((carve_out_kilobytes<BackwardConfig{128, true, true, 2, 1}>()), 196U);
-  EXPECT_EQ((carve_out_kilobytes<BackwardConfig{128, true, true, 1, 1}>()), 164U);
 }
 
 }  // namespace

@@ -4,20 +4,15 @@
     backward_protocol_model.py [SCHEDULES]
 
 The roles are written down once more as generators that yield wherever another role may get ahead; copies land at any time
-after they were issued. Every configuration of K and V buffers runs through SCHEDULES random interleavings of random work,
-and each must end, with every read finding the tile or block it wants from its beginning to its end. Then each known wrong
-protocol runs, and at least one schedule must find it out. It stands for the protocol only: that the kernel follows it is
+after they were issued. SCHEDULES random interleavings of random work run, and each must end, with every read finding the
+tile or block it wants from its beginning to its end. Then each known wrong protocol runs, and at least one schedule must
+find it out. It stands for the protocol only: that the kernel follows it is
 for the reader to see, line by line.
 """
 import random
 import sys
 
-WRONG = {  # what is wrong: the configuration that must find it out
-    "K before Q with one K buffer": (1, 1),
-    "K released after the first tile": (1, 1),
-    "V released before dP was read": (2, 1),
-    "no wait for a free dS buffer": (2, 2),
-}
+WRONG = ["K released after the first tile", "work slot released with the first tile", "no wait for a free dS buffer"]
 STAGES, WORD_SLOTS = 2, 4
 IN_FLIGHT = "in flight"
 
@@ -51,13 +46,13 @@ class Barrier:
 
 
 class Model:
-    def __init__(self, seed, key_buffers, value_buffers, wrong):
-        self.random, self.keys, self.values, self.wrong = random.Random(seed), key_buffers, value_buffers, wrong
+    def __init__(self, seed, wrong):
+        self.random, self.wrong = random.Random(seed), wrong
         self.blocks = [self.random.choice([1, 1, 2, 3, 4, 7]) for _ in range(self.random.randint(0, 7))]  # tiles of each
-        ring = lambda count, size=STAGES: [Barrier(count) for _ in range(size)]
-        self.full = {"work": ring(1), "k": ring(1, key_buffers), "v": ring(1, value_buffers), "q": ring(1), "o": ring(1), "ds": ring(8)}
-        self.empty = {"work": ring(8), "k": ring(4, key_buffers), "v": ring(8, 1), "q": ring(8), "o": ring(8), "ds": ring(4)}
-        self.data = {"k": [None] * key_buffers, "v": [None] * value_buffers, "q": [None] * STAGES, "o": [None] * STAGES}
+        ring = lambda count: [Barrier(count) for _ in range(STAGES)]
+        self.full = {"work": ring(1), "k": ring(1), "v": ring(1), "q": ring(1), "o": ring(1), "ds": ring(8)}
+        self.empty = {"work": ring(8), "k": ring(4), "q": ring(8), "o": ring(8), "ds": ring(4)}
+        self.data = {name: [None] * STAGES for name in "kvqo"}
         self.ds = [[None, None] for _ in range(STAGES)]
         self.words, self.work = [None] * WORD_SLOTS, [None] * STAGES
         self.readers, self.flying, self.written = [], [], []
@@ -109,33 +104,22 @@ class Model:
         stage, parity = tile % STAGES, tile // STAGES % 2 ^ 1
         yield from self.wait(self.empty["q"][stage], parity)
         self.words[tile % WORD_SLOTS] = {"tile": tile, "block": block, "first": first, "last": last}
-        early = self.keys == 2 or self.wrong == "K before Q with one K buffer"
-        if first and early:
-            yield from self.load_key(block)
+        if first:
+            yield from self.wait(self.empty["k"][block % STAGES], block // STAGES % 2 ^ 1)
+            yield from self.copy("k", block % STAGES, block)
         yield from self.copy("q", stage, tile)
-        if first and self.values == 2:
-            yield from self.copy("v", block % 2, block)
+        if first:
+            yield from self.copy("v", block % STAGES, block)
         yield from self.wait(self.empty["o"][stage], parity)
         yield from self.copy("o", stage, tile)
-        if first and self.values == 1:
-            yield from self.wait(self.empty["v"][0], block % 2 ^ 1)
-            yield from self.copy("v", 0, block)
-        if first and not early:
-            yield from self.load_key(block)
-
-    def load_key(self, block):
-        yield from self.wait(self.empty["k"][block % self.keys], block // self.keys % 2 ^ 1)
-        yield from self.copy("k", block % self.keys, block)
 
     def columns(self, group):
         yield from self.wait(self.full["q"][0], 0)
         word, tile = self.words[0], 0
-        if self.keys == 2 and word["tile"] is not None:
+        if word["tile"] is not None:
             yield from self.first_scores(word)
         while word["tile"] is not None:
             check(word["tile"] == tile, "the word is of another tile")
-            if self.keys == 1 and word["first"]:
-                yield from self.first_scores(word)
             yield
             word = yield from self.step(group, word)
             tile += 1
@@ -143,8 +127,8 @@ class Model:
         self.full["ds"][tile % STAGES].arrive(4)
 
     def first_scores(self, word):
-        key = word["block"] % self.keys
-        yield from self.wait(self.full["k"][key], word["block"] // self.keys % 2)
+        key = word["block"] % STAGES
+        yield from self.wait(self.full["k"][key], word["block"] // STAGES % 2)
         reads = ("k", key, word["block"]), ("q", word["tile"] % STAGES, word["tile"])
         self.begin_read(*reads)
         yield
@@ -152,27 +136,22 @@ class Model:
 
     def step(self, group, word):
         tile, block = word["tile"], word["block"]
-        stage, parity, value = tile % STAGES, tile // STAGES % 2, block % self.values
+        stage, parity, value = tile % STAGES, tile // STAGES % 2, block % STAGES
         yield from self.wait(self.full["o"][stage], parity)
         if word["first"]:
-            yield from self.wait(self.full["v"][value], block // self.values % 2)
-        release_value = self.values == 1 and word["last"]
-        if release_value and self.wrong == "V released before dP was read":
-            self.empty["v"][0].arrive(4)
+            yield from self.wait(self.full["v"][value], block // STAGES % 2)
         reads = ("v", value, block), ("o", stage, tile)
         self.begin_read(*reads)
         yield
         self.end_read(*reads)
         self.empty["o"][stage].arrive(4)
-        if release_value and self.wrong != "V released before dP was read":
-            self.empty["v"][0].arrive(4)
         yield
         yield from self.wait(self.full["q"][stage ^ 1], (tile + 1) // STAGES % 2)
         following = self.words[(tile + 1) % WORD_SLOTS]
-        key, reads = following["block"] % self.keys, [("q", stage, tile)]
-        if self.keys == 2 and following["first"]:
-            yield from self.wait(self.full["k"][key], following["block"] // self.keys % 2)
-        if following["tile"] is not None and (self.keys == 2 or not following["first"]):
+        key, reads = following["block"] % STAGES, [("q", stage, tile)]
+        if following["first"]:
+            yield from self.wait(self.full["k"][key], following["block"] // STAGES % 2)
+        if following["tile"] is not None:
             reads += [("k", key, following["block"]), ("q", stage ^ 1, tile + 1)]
         self.begin_read(*reads)
         yield
@@ -184,11 +163,15 @@ class Model:
         yield
         self.end_read(*reads)
         self.empty["q"][stage].arrive(4)
+        early = self.wrong == "work slot released with the first tile"
+        if early and word["first"]:
+            self.empty["work"][block % STAGES].arrive(4)
         if word["last"]:
             yield
             check(self.work[block % STAGES] == block, "the slot has another block")
             self.written.append((block, group))
-            self.empty["work"][block % STAGES].arrive(4)
+            if not early:
+                self.empty["work"][block % STAGES].arrive(4)
         yield
         return following
 
@@ -200,7 +183,7 @@ class Model:
             if word["tile"] is None:
                 return
             check(word["tile"] == tile and self.ds[stage] == [tile, tile], "the word or dS is of another tile")
-            reads = [("k", word["block"] % self.keys, word["block"])]
+            reads = [("k", word["block"] % STAGES, word["block"])]
             for half in range(2):
                 self.begin_read(*reads)
                 self.readers.append(("ds", stage))
@@ -212,7 +195,7 @@ class Model:
                     self.empty["ds"][stage].arrive(4)
                     early = self.wrong == "K released after the first tile"
                     if word["first" if early else "last"]:
-                        self.empty["k"][word["block"] % self.keys].arrive(4)
+                        self.empty["k"][word["block"] % STAGES].arrive(4)
                 yield
 
     def run(self):
@@ -238,11 +221,11 @@ class Model:
         check(sorted(self.written) == [(b, g) for b in range(len(self.blocks)) for g in range(2)], "a block is missing")
 
 
-def outcome(schedules, configuration, wrong=None):
+def outcome(schedules, wrong=None):
     """The first failure, with its seed; None if every schedule ends well."""
     for seed in range(schedules):
         try:
-            Model(seed, *configuration, wrong).run()
+            Model(seed, wrong).run()
         except Failure as failure:
             return f"schedule {seed}: {' '.join(map(str, failure.args[0]))}"
     return None
@@ -250,14 +233,12 @@ def outcome(schedules, configuration, wrong=None):
 
 def main(arguments):
     schedules = int(arguments[0]) if arguments else 60
-    bad = 0
-    for configuration in [(2, 2), (2, 1), (1, 1)]:
-        found = outcome(schedules, configuration)
-        bad += found is not None
-        print(f"K, V buffers {configuration}: {found or f'{schedules} schedules end well'}")
-    for wrong, configuration in WRONG.items():
-        found = outcome(schedules, configuration, wrong)
-        bad += found is None
+    found = outcome(schedules)
+    bad = found is not None
+    print(f"the protocol: {found or f'{schedules} schedules end well'}")
+    for wrong in WRONG:
+        found = outcome(schedules, wrong)
+        bad |= found is None
         print(f"{wrong}: {'found out, ' + found if found else 'NOT FOUND OUT'}")
     return 1 if bad else 0
 

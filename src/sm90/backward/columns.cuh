@@ -13,7 +13,6 @@
 #include "sm90/backward/parameters.hpp"
 #include "sm90/backward/shared_memory.hpp"
 #include "sm90/backward/split.hpp"
-#include "sm90/backward/tail.hpp"
 #include "sm90/backward/visibility.hpp"
 #include "sm90/backward/wait.cuh"
 #include "sm90/layout/descriptor.hpp"
@@ -187,21 +186,12 @@ struct Columns {
     std::int32_t w[4];
     ptx::load_shared_v4(ptx::shared_address(&memory.work[slot]), w);
     const WorkBlock place{w[0], w[1], w[2], w[3]};
-    if constexpr (C.split_groups) {
+    if (p.part_sums != nullptr) {
       float* const sums = p.part_sums + part_offset(p.extents, C.head_dim, place.batch, place.kv_head, place.block,
                                                     static_cast<std::int32_t>(group));
       store_part<C>(sums, dv);
       store_part<C>(sums + part_floats(p.extents, C.head_dim), dk);
       return;
-    }
-    if constexpr (C.split_tail) {
-      const std::int32_t part = memory.part[slot];
-      if (part >= 0) {
-        float* const sums = p.part_sums + tail_offset(part, static_cast<std::int32_t>(group), C.head_dim);
-        store_part<C>(sums, dv);
-        store_part<C>(sums + 2 * 64 * C.head_dim, dk);
-        return;
-      }
     }
     const std::int32_t column = place.block * block_columns + static_cast<std::int32_t>(group) * 64;
     Destination to{p.dv.at(place.batch, column, place.kv_head), p.dv.position_stride, p.extents.columns - column,
@@ -216,7 +206,7 @@ struct Columns {
   __device__ __forceinline__ void run() {
     wait(memory.full_q, 0, 0);
     TileWord word = read_word(0);
-    if (C.key_buffers == 2 && (word.flags & tile_flag::end) == 0) begin_block(0, 0, 0);
+    if ((word.flags & tile_flag::end) == 0) begin_first_block();
     std::uint32_t tile = 0;
     for (; (word.flags & tile_flag::end) == 0; ++tile) word = step(word, tile);
     ptx::wgmma_wait<0>();
@@ -226,32 +216,27 @@ struct Columns {
     arrive(memory.full_ds, tile % Memory::stages);
   }
 
-  /// S^T of a block's first tile on its own: where it could not be issued with the last block's last dK.
-  __device__ __forceinline__ void begin_block(std::uint32_t key, std::uint32_t parity, std::uint32_t stage) {
-    wait(memory.full_k, key, parity);
+  /// S^T of the very first tile.
+  __device__ __forceinline__ void begin_first_block() {
+    wait(memory.full_k, 0, 0);
     ptx::wgmma_fence();
-    issue_product(memory.k[0], key, memory.q[0], stage);
+    issue_product(memory.k[0], 0, memory.q[0], 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     pin_scores();
   }
 
-  /// One tile; returns the next tile's word. On entry its S^T stands in `s`, unless there is one K buffer and the tile
-  /// is the first of its block; on exit the same holds for the next tile.
+  /// One tile; returns the next tile's word. On entry its S^T stands in `s`, on exit the next tile's.
   __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile) {
     const std::uint32_t stage = tile % Memory::stages;
     const std::uint32_t parity = tile / Memory::stages & 1U;
-    const std::uint32_t value = buffer_of<C.value_buffers>(word.flags);
+    const std::uint32_t value = buffer_of(word.flags);
     const bool first = (word.flags & tile_flag::first) != 0;
-    if (C.key_buffers == 1 && first) {
-      pin_scores();
-      begin_block(0, parity_of<1>(word.flags), stage);
-    }
     softmax(stage);
     if ((word.flags & tile_flag::partial) != 0) apply_intervals(word);
     pack_p();
     wait(memory.full_dout, stage, parity);
-    if (first) wait(memory.full_v, value, parity_of<C.value_buffers>(word.flags));
+    if (first) wait(memory.full_v, value, parity_of(word.flags));
     pin_scores();
     pin_packed();
     pin_gradient(dv);
@@ -264,32 +249,20 @@ struct Columns {
     pin_packed();
     pin_gradient(dv);
     arrive(memory.empty_dout, stage);
-    if (C.value_buffers == 1 && (word.flags & tile_flag::last) != 0) arrive(&memory.empty_v, 0);
     compute_ds(stage);
 
     const std::uint32_t next_stage = stage ^ 1U;
     wait(memory.full_q, next_stage, (tile + 1) / Memory::stages & 1U);
     const TileWord next = read_word(tile + 1);
-    const std::uint32_t key = buffer_of<C.key_buffers>(next.flags);
-    const bool border = (next.flags & tile_flag::first) != 0;
-    if (C.key_buffers == 2 && border) wait(memory.full_k, key, parity_of<C.key_buffers>(next.flags));
+    const std::uint32_t key = buffer_of(next.flags);
+    if ((next.flags & tile_flag::first) != 0) wait(memory.full_k, key, parity_of(next.flags));
     pin_scores();
     pin_packed();
     pin_gradient(dk);
     ptx::wgmma_fence();
-    if constexpr (C.key_buffers == 2) {
-      issue_product(memory.k[0], key, memory.q[0], next_stage);  // S^T; after the last tile: of stale ones, not used
-    }
+    issue_product(memory.k[0], key, memory.q[0], next_stage);  // S^T; after the last tile: of stale ones, not used
     issue_gradient(dk, memory.q[0], stage, !first);
     ptx::wgmma_commit();
-    if constexpr (C.key_buffers == 1) {
-      if (!border) {  // a group of its own: ptxas closes groups at branches, with a remark (C7519) if the source does
-                      // not
-        ptx::wgmma_fence();
-        issue_product(memory.k[0], key, memory.q[0], next_stage);
-        ptx::wgmma_commit();
-      }
-    }
     wait(memory.empty_ds, stage, parity ^ 1U);
     if constexpr (C.accumulate_dq) store_ds(stage);
     arrive(memory.full_ds, stage);
@@ -299,7 +272,7 @@ struct Columns {
     pin_gradient(dk);
     arrive(memory.empty_q, stage);
     if ((word.flags & tile_flag::last) != 0) {
-      const std::uint32_t slot = buffer_of<Memory::stages>(word.flags);
+      const std::uint32_t slot = buffer_of(word.flags);
       write_block(slot);
       arrive(memory.empty_work, slot);
     }

@@ -1,4 +1,4 @@
-// After the main kernel of a call with split groups or a split tail: dK and dV are the sums of their parts, added in
+// After the main kernel of a call with split groups: dK and dV are the sums of their parts, added in
 // ascending order.
 #pragma once
 
@@ -64,50 +64,6 @@ __global__ void __launch_bounds__(warpgroup_threads)
   to.position_stride = p.dk.position_stride;
   store_gradient<C>(to, gradient, p.scale);
   if (p.signal.done != nullptr) signal_block(p.signal, block * block_columns, e.columns);
-}
-
-/// Sum over the slices of a block of the tail that have a tile.
-template <BackwardConfig C>
-__device__ __forceinline__ void add_slices(const CombineParameters& p, const float* sums, std::int32_t tiles,
-                                           float (&gradient)[C.head_dim / 2]) {
-#pragma unroll
-  for (int i = 0; i < C.head_dim / 2; ++i) gradient[i] = 0.0F;
-  for (std::int32_t slice = 0; slice < p.tail.slices; ++slice) {
-    if (slice_of(tiles, slice, p.tail.slices).count == 0) continue;
-    add_part<C>(sums + tail_offset(slice, 0, C.head_dim), gradient);
-  }
-}
-
-/// One warpgroup for 64 columns of one block of the tail.
-template <BackwardConfig C>
-__global__ void __launch_bounds__(warpgroup_threads)
-    combine_tail_kernel(const __grid_constant__ CombineParameters p, BackwardConfig) {
-  const Extents& e = p.extents;
-  const auto half = static_cast<std::int32_t>(blockIdx.x % 2);
-  const auto index = static_cast<std::int32_t>(blockIdx.x / 2);
-  const WorkBlock w = work_block(e, p.lists, p.tail.whole + index);
-  const std::int32_t tiles = block_tiles(e, p.lists, w);
-  if (tiles == 0) return;  // prepare.cu has written zeros
-  const float* const sums = p.part_sums + tail_offset(index * p.tail.slices, half, C.head_dim);
-  float gradient[C.head_dim / 2];
-  const std::int32_t column = w.block * block_columns + half * 64;
-  add_slices<C>(p, sums, tiles, gradient);
-  Destination to{p.dv.at(w.batch, column, w.kv_head), p.dv.position_stride, e.columns - column, e.head_dim};
-  store_gradient<C>(to, gradient, 1.0F);
-  add_slices<C>(p, sums + 2 * 64 * C.head_dim, tiles, gradient);
-  to.first = p.dk.at(w.batch, column, w.kv_head);
-  to.position_stride = p.dk.position_stride;
-  store_gradient<C>(to, gradient, p.scale);
-  if (p.signal.done != nullptr) signal_block(p.signal, w.block * block_columns, e.columns);
-}
-
-/// Queues the sums of the tail, if there is one; returns CUDA's status.
-template <BackwardConfig C>
-cudaError_t launch_combine_tail(const CombineParameters& parameters, cudaStream_t stream) {
-  const std::int32_t blocks = work_items(parameters.extents) - parameters.tail.whole;
-  if (blocks == 0) return cudaSuccess;
-  combine_tail_kernel<C><<<static_cast<unsigned>(2 * blocks), warpgroup_threads, 0, stream>>>(parameters, C);
-  return cudaGetLastError();
 }
 
 /// Queues the sums of groups; returns CUDA's status.

@@ -18,19 +18,6 @@ struct BackwardConfig {
   /// True: dQ leaves as float32 reductions in any order. False (deterministic mode): dQ has a pass of its own and this
   /// kernel computes dK and dV only.
   bool accumulate_dq;
-  /// Buffers for K and for V of a work block, 1 or 2. Two: the next block's arrive while this one is worked on. One:
-  /// what that saves (32 KB each at head_dim 128) is L1 cache, where the reductions of dQ pass through
-  /// (shared_memory.hpp).
-  std::int32_t key_buffers = 2;
-  std::int32_t value_buffers = 2;
-  /// A block's sweep over its row tiles begins where the other CTAs of its head are (sweep.hpp).
-  bool shared_front = false;
-  /// KV heads are parts of real ones, and dK and dV leave as float32 sums of the part (split.hpp).
-  bool split_groups = false;
-  /// Prepare, main and convert are launched dependently: each begins while the last blocks of the one before it run.
-  bool dependent_launch = false;
-  /// The last blocks of a call are cut by rows (tail.hpp).
-  bool split_tail = false;
 
   [[nodiscard]] constexpr std::int32_t halves() const { return head_dim / 64; }
   /// Bytes of `rows` rows of one head in shared memory.
@@ -55,10 +42,6 @@ struct CheckedConfig {
   static_assert(C.head_dim == 64 || C.head_dim == 128, "tiles exist for head_dim 64 and 128; pad smaller ones");
   static_assert(2 * C.column_registers() + C.dq_registers() + C.loader_registers() <= 4 * C.launch_registers(),
                 "the roles want more registers than the block was launched with: setmaxnreg would wait for ever");
-  static_assert(C.key_buffers == 1 || C.key_buffers == 2, "K has one buffer or two");
-  static_assert(C.value_buffers == 1 || C.value_buffers == 2, "V has one buffer or two");
-  static_assert(C.key_buffers >= C.value_buffers, "V is free before K: two of V beside one of K wait for nothing");
-  static_assert(!C.split_tail || !(C.shared_front || C.split_groups), "a slice has a start and sums of its own");
   static constexpr BackwardConfig value = C;
 };
 

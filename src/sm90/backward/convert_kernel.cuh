@@ -4,17 +4,14 @@
 #include "sm90/backward/config.hpp"
 #include "sm90/backward/convert.cuh"
 #include "sm90/backward/dq_fragment.hpp"
-#include "sm90/backward/launch_kernel.hpp"
 #include "sm90/backward/operand.cuh"
-#include "sm90/ptx/grid.cuh"
 
 namespace flashmask::sm90::backward_pass {
 
 /// One tile of 64 rows of one query head, through shared memory. Rows of 16 bytes of padding keep both the scattered
-/// stores and the 16-byte loads free of bank conflicts. `Dependent`: launched while the main kernel still runs.
-template <bool Bf16, int HeadDim, bool Dependent>
+/// stores and the 16-byte loads free of bank conflicts.
+template <bool Bf16, int HeadDim>
 __global__ void __launch_bounds__(warpgroup_threads) convert_kernel(const __grid_constant__ ConvertParameters p) {
-  if constexpr (Dependent) ptx::wait_for_prerequisite_grids();
   constexpr int pitch = HeadDim + 8;
   __shared__ alignas(16) std::uint16_t rows[block_rows * pitch];
   const Extents& e = p.extents;
@@ -50,21 +47,6 @@ __global__ void __launch_bounds__(warpgroup_threads) convert_kernel(const __grid
           *reinterpret_cast<const uint4*>(rows + i / pieces * pitch + dim);
     }
   }
-}
-
-/// Queues it; returns CUDA's status.
-template <bool Dependent>
-cudaError_t launch_convert_kernel(const ConvertParameters& p, cudaStream_t stream) {
-  const std::int64_t tiles = static_cast<std::int64_t>(p.extents.batch) * p.extents.query_heads * p.extents.row_tiles;
-  if (tiles == 0) return cudaSuccess;
-  const auto grid = static_cast<unsigned>(tiles);
-  const auto launch = [&](auto* kernel) {
-    return launch_kernel(kernel, grid, warpgroup_threads, 0, stream, Dependent, p);
-  };
-  if (p.tile_head_dim == 128) {
-    return p.bf16 ? launch(convert_kernel<true, 128, Dependent>) : launch(convert_kernel<false, 128, Dependent>);
-  }
-  return p.bf16 ? launch(convert_kernel<true, 64, Dependent>) : launch(convert_kernel<false, 64, Dependent>);
 }
 
 }  // namespace flashmask::sm90::backward_pass

@@ -21,7 +21,7 @@ namespace flashmask::sm90::backward_pass {
 /// Pause between two reductions of a warp. Issued in one burst they fill the queue of the load/store unit, and every
 /// access of the column warpgroups to shared memory waits behind them; spread out, all kernels gain 2 to 3%
 /// (docs/backward.md).
-inline constexpr std::uint32_t reduction_pause_cycles = 60;
+inline constexpr std::uint32_t reduction_pause_cycles = 30;
 
 template <BackwardConfig C>
 struct QueryGradient {
@@ -54,7 +54,7 @@ struct QueryGradient {
   }
 
   __device__ __forceinline__ void add(std::int32_t dq_tile, std::int32_t half) {
-    float* const tile = p.dq_sum + static_cast<std::int64_t>(dq_tile) * (block_rows * C.head_dim) +
+    float* const tile = p.rows.dq_sum + static_cast<std::int64_t>(dq_tile) * (block_rows * C.head_dim) +
                         dq_fragment_offset(half, 0, static_cast<std::int32_t>(ptx::thread_index() % 128));
 #pragma unroll
     for (int quad = 0; quad < 8; ++quad) {
@@ -74,7 +74,7 @@ struct QueryGradient {
       ptx::load_shared_v4(ptx::shared_address(&memory.words[tile % Memory::word_slots]), w);
       const auto flags = static_cast<std::uint32_t>(__shfl_sync(~0U, w[1], 0));
       if ((flags & tile_flag::end) != 0) return;
-      const std::uint32_t key = buffer_of<C.key_buffers>(flags);
+      const std::uint32_t key = buffer_of(flags);
       if constexpr (C.accumulate_dq) {
 #pragma unroll
         for (std::uint32_t half = 0; half < C.halves(); ++half) {

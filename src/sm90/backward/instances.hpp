@@ -6,9 +6,7 @@
 #include <cstdint>
 
 #include "sm90/backward/config.hpp"
-#include "sm90/backward/convert.cuh"
 #include "sm90/backward/parameters.hpp"
-#include "sm90/backward/prepare.cuh"
 #include "sm90/backward/row_pass.hpp"
 
 namespace flashmask::sm90::backward_pass {
@@ -28,19 +26,9 @@ LaunchMain launch_d128_bf16, launch_d128_f16, launch_d64_bf16, launch_d64_f16;
 LaunchMain launch_d128_bf16_deterministic, launch_d128_f16_deterministic, launch_d64_bf16_deterministic,
     launch_d64_f16_deterministic;
 
-/// Queue the sums of parts.
+/// Queue the sums of the parts of split groups.
 using LaunchCombine = cudaError_t(const CombineParameters& parameters, cudaStream_t stream);
-
-/// Another instance than a call's default one, with what else of the call depends on it. Compiled only into programs
-/// that compare it with the default (candidates/).
-struct Candidate {
-  const char* name;
-  BackwardConfig config;
-  LaunchMain* launch_main;
-  LaunchCombine* launch_combine = nullptr;  ///< with split groups or a split tail
-  LaunchPrepare* prepare = launch_prepare;  ///< of its own with dependent launches, as the next
-  LaunchConvert* convert = launch_convert;
-};
+LaunchCombine launch_combine_d128_bf16, launch_combine_d128_f16, launch_combine_d64_bf16, launch_combine_d64_f16;
 
 /// Queue the row pass of the deterministic mode.
 using LaunchRows = cudaError_t(const RowParameters& parameters, cudaStream_t stream);

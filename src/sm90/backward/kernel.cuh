@@ -5,14 +5,12 @@
 
 #include "sm90/backward/columns.cuh"
 #include "sm90/backward/dq.cuh"
-#include "sm90/backward/launch_kernel.hpp"
 #include "sm90/backward/loader.cuh"
 #include "sm90/backward/parameters.hpp"
 #include "sm90/backward/scheduler.cuh"
 #include "sm90/backward/shared_memory.hpp"
 #include "sm90/ptx/barrier.cuh"
 #include "sm90/ptx/fence.cuh"
-#include "sm90/ptx/grid.cuh"
 #include "sm90/ptx/warp.cuh"
 
 namespace flashmask::sm90::backward_pass {
@@ -21,18 +19,17 @@ template <BackwardConfig C>
 __device__ __forceinline__ void initialise_barriers(SharedMemory<C>& memory) {
   for (std::uint32_t i = 0; i < SharedMemory<C>::stages; ++i) {
     ptx::mbarrier_init(ptx::shared_address(&memory.full_work[i]), 1);
-    if (i < C.key_buffers) ptx::mbarrier_init(ptx::shared_address(&memory.full_k[i]), 1);
-    if (i < C.value_buffers) ptx::mbarrier_init(ptx::shared_address(&memory.full_v[i]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&memory.full_k[i]), 1);
+    ptx::mbarrier_init(ptx::shared_address(&memory.full_v[i]), 1);
     ptx::mbarrier_init(ptx::shared_address(&memory.full_q[i]), 1);
     ptx::mbarrier_init(ptx::shared_address(&memory.full_dout[i]), 1);
     ptx::mbarrier_init(ptx::shared_address(&memory.full_ds[i]), column_warps);
-    if (i < C.key_buffers) ptx::mbarrier_init(ptx::shared_address(&memory.empty_k[i]), dq_warps);
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_k[i]), dq_warps);
     ptx::mbarrier_init(ptx::shared_address(&memory.empty_work[i]), column_warps);
     ptx::mbarrier_init(ptx::shared_address(&memory.empty_q[i]), column_warps);
     ptx::mbarrier_init(ptx::shared_address(&memory.empty_dout[i]), column_warps);
     ptx::mbarrier_init(ptx::shared_address(&memory.empty_ds[i]), dq_warps);
   }
-  if constexpr (C.value_buffers == 1) ptx::mbarrier_init(ptx::shared_address(&memory.empty_v), column_warps);
   ptx::fence_mbarrier_init();
 }
 
@@ -46,7 +43,6 @@ __global__ void __launch_bounds__(C.threads(), 1)
   const std::uint32_t warp = __shfl_sync(~0U, threadIdx.x / 32, 0);
   if (threadIdx.x == 0) initialise_barriers(memory);
   __syncthreads();
-  if constexpr (C.dependent_launch) ptx::wait_for_prerequisite_grids();
   if (warp < 8) {
     ptx::registers_increase<C.column_registers()>();
     Columns<C> role(p, memory, warp / 4);
@@ -73,13 +69,8 @@ cudaError_t launch_main(const MainParameters& parameters, std::int32_t blocks, c
   const cudaError_t status =
       cudaFuncSetAttribute(main_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (status != cudaSuccess) return status;
-  if constexpr (C.value_buffers == 1) {  // one buffer is there for the sake of the L1 cache: ask for it
-    const cudaError_t asked = cudaFuncSetAttribute(main_kernel<C>, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                                   shared_memory_percent(bytes));
-    if (asked != cudaSuccess) return asked;
-  }
-  return launch_kernel(main_kernel<C>, static_cast<unsigned>(blocks), C.threads(), bytes, stream, C.dependent_launch,
-                       parameters, C);
+  main_kernel<C><<<static_cast<unsigned>(blocks), C.threads(), bytes, stream>>>(parameters, C);
+  return cudaGetLastError();
 }
 
 }  // namespace flashmask::sm90::backward_pass

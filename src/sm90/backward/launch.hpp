@@ -28,28 +28,24 @@ struct BackwardCall {
   ChunkSignal signal{};
   std::int32_t section_heads = 0;  ///< see ColumnLists; 0: the default
   std::int32_t phases = 0;         ///< see ColumnLists; 0: the default
-  /// Instead of the default instance; of the call's dtype and tile head_dim, and not deterministic.
-  const Candidate* candidate = nullptr;
-  /// Parts of every group of query heads, for a candidate that splits them; 0: what parts_of() says.
-  std::int32_t parts = 0;
+  std::int32_t shared_front = 0;   ///< 1: sweeps of a head stay together (sweep.hpp), -1: never; 0: the default
+  std::int32_t parts = 0;          ///< of every group of query heads (split.hpp); 0: the default
 };
 
 /// Where the parts of the workspace lie; offsets in bytes, each 256-byte aligned.
 ///
 ///   counters   16 bytes: work counter, error word
+///   front      4 bytes a batch row and KV head (part of one, where groups are split); absent in deterministic mode
 ///   stats      512 bytes a row tile of 64 rows and query head: log-sum-exp and rowsum(dO * O), float32
 ///   intervals  16 bytes a column (of whole blocks of 128) and mask head
 ///   dq_sum     float32 dQ, rows rounded up to 64 and head_dim to 64 or 128; absent in deterministic mode
-///   front      4 bytes a batch row and KV head, with a shared front
-///   part_sums  float32 dV and dK, columns rounded up to 128, of every part of a group, or of every slice of the tail;
-///              with split groups or a split tail
+///   part_sums  float32 dV and dK, columns rounded up to 128, of every part; absent where groups are not split
 struct WorkspaceLayout {
-  std::size_t counters, stats, intervals, dq_sum, front, part_sums, bytes;
+  std::size_t counters, front, stats, intervals, dq_sum, part_sums, bytes;
 };
-/// `mask_matrices`: batch rows of the mask times its heads.
-WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_matrices, bool deterministic);
-/// Of a call with whatever its candidate needs.
-WorkspaceLayout workspace_layout(const BackwardCall& call);
+/// `mask_matrices`: batch rows of the mask times its heads. `parts`: see BackwardCall.
+WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_matrices, bool deterministic,
+                                 std::int32_t parts = 0);
 
 /// Queues the backward on `stream`: no allocation, no synchronisation, legal under graph capture. `workspace` has
 /// workspace_layout(call).bytes bytes, 256-byte aligned, used by nothing else until the call has run. Throws device

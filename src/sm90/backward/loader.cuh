@@ -37,34 +37,27 @@ struct Loader {
     if (C.halves() == 2 && p.copies == 2) ptx::tensor_load(to + half_bytes, &map, on, 64, position, 0, head, batch);
   }
 
-  /// Waits until the one of `Stages` buffers taken in turn that use number `use` will have is free.
-  template <std::uint32_t Stages = Memory::stages>
+  /// Waits until the buffer that use number `use` will have is free.
   __device__ void wait_empty(std::uint64_t* barriers, std::uint32_t use) {
-    wait_for(ptx::shared_address(barriers + use % Stages), (use / Stages & 1U) ^ 1U, p.error);
+    wait_for(ptx::shared_address(barriers + use % Memory::stages), (use / Memory::stages & 1U) ^ 1U, p.error);
   }
 
   /// Read from shared memory at every use: the loader has 32 registers.
   [[nodiscard]] __device__ const volatile WorkBlock& current() { return memory.work[blocks % Memory::stages]; }
 
-  /// Head of K and V.
-  [[nodiscard]] __device__ std::int32_t key_head() {
-    return C.split_groups ? current().kv_head / p.parts : current().kv_head;
-  }
-
   __device__ void load_key() {
-    const std::uint32_t buffer = blocks % C.key_buffers;
-    wait_empty<C.key_buffers>(memory.empty_k, blocks);
+    const std::uint32_t buffer = blocks % Memory::stages;
+    wait_empty(memory.empty_k, blocks);
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_k[buffer]), kv_bytes);
     copy_tile(p.k, memory.k[buffer], block_columns * layout::row_bytes, &memory.full_k[buffer],
-              current().block * block_columns, key_head(), current().batch);
+              current().block * block_columns, current().kv_head / p.parts, current().batch);
   }
 
   __device__ void load_value() {
-    const std::uint32_t buffer = blocks % C.value_buffers;
-    if constexpr (C.value_buffers == 1) wait_empty<1>(&memory.empty_v, blocks);
+    const std::uint32_t buffer = blocks % Memory::stages;
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_v[buffer]), kv_bytes);
     copy_tile(p.v, memory.v[buffer], block_columns * layout::row_bytes, &memory.full_v[buffer],
-              current().block * block_columns, key_head(), current().batch);
+              current().block * block_columns, current().kv_head / p.parts, current().batch);
   }
 
   __device__ void post(const TileWord& word) {
@@ -73,8 +66,7 @@ struct Loader {
                          static_cast<std::uint32_t>(word.dq_tile));
   }
 
-  /// One tile: the word, Q with its statistics, dO, and where a work block begins, K and V: before Q and dO if there is
-  /// a buffer for them, otherwise after what the columns need to finish with the last block (shared_memory.hpp).
+  /// One tile: the word, Q with its statistics, dO, and where a work block begins, K before Q and V before dO.
   __device__ void load_tile(std::int32_t query_head, std::int32_t tile, std::uint32_t flags) {
     const std::uint32_t stage = tiles % Memory::stages;
     flags |= block_flags(blocks);
@@ -82,24 +74,23 @@ struct Loader {
     const std::int32_t flat = (current().batch * p.extents.query_heads + query_head) * p.extents.row_tiles + tile;
     post({tile * block_rows, flags, p.extents.list(current().batch, query_head, current().block), flat});
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_q[stage]), tile_bytes + sizeof(memory.stats[0]));
-    ptx::bulk_load(ptx::shared_address(memory.stats[stage]), p.stats + static_cast<std::int64_t>(flat) * stats_floats,
-                   sizeof(memory.stats[0]), ptx::shared_address(&memory.full_q[stage]));
+    ptx::bulk_load(ptx::shared_address(memory.stats[stage]),
+                   p.rows.stats + static_cast<std::int64_t>(flat) * stats_floats, sizeof(memory.stats[0]),
+                   ptx::shared_address(&memory.full_q[stage]));
     const bool first = (flags & tile_flag::first) != 0;
-    if (C.key_buffers == 2 && first) load_key();
+    if (first) load_key();
     copy_tile(p.q, memory.q[stage], block_rows * layout::row_bytes, &memory.full_q[stage], tile * block_rows,
               query_head, current().batch);
-    if (C.value_buffers == 2 && first) load_value();
+    if (first) load_value();
     wait_empty(memory.empty_dout, tiles);
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_dout[stage]), tile_bytes);
     copy_tile(p.dout, memory.dout[stage], block_rows * layout::row_bytes, &memory.full_dout[stage], tile * block_rows,
               query_head, current().batch);
-    if (C.value_buffers == 1 && first) load_value();
-    if (C.key_buffers == 1 && first) load_key();
     ++tiles;
   }
 
   /// The row tiles of one query head; `first` is the flag of the block's first tile and 0 afterwards.
-  __device__ void load_list(std::int32_t head_in_group, std::uint32_t& first) {
+  __device__ void load_list(std::int32_t head_in_group, std::int32_t last_head, std::uint32_t& first) {
     const std::int32_t query_head = current().kv_head * p.extents.group() + head_in_group;
     const std::int32_t list = p.extents.list(current().batch, query_head, current().block);
     std::int32_t run = p.lists.begin[list];
@@ -107,7 +98,7 @@ struct Loader {
       const int4 r = __ldg(reinterpret_cast<const int4*>(p.lists.runs + run));  // first, count, classes, bitmap
       const std::uint32_t partial = has_partial(static_cast<std::uint32_t>(r.z)) ? tile_flag::partial : 0U;
       for (std::int32_t tile = r.x; tile < r.x + r.y; ++tile) {
-        const bool last = left == 1 && tile == r.x + r.y - 1 && head_in_group == current().last_head;
+        const bool last = left == 1 && tile == r.x + r.y - 1 && head_in_group == last_head;
         load_tile(query_head, tile, partial | first | (last ? tile_flag::last : 0U));
         first = 0;
       }
@@ -119,31 +110,33 @@ struct Loader {
     return p.front + current().batch * p.extents.kv_heads + current().kv_head;
   }
 
-  /// The tiles of the whole group from the front on, or those of the slice.
+  /// The tiles of the whole group, from the front on.
   __device__ void sweep_block() {
-    const std::uint32_t slot = blocks % Memory::stages;
     std::uint32_t first = tile_flag::first;
-    sweep(p.extents, p.lists, current(), memory.tiles[slot],
-          C.split_tail ? memory.start[slot] : ptx::load_volatile(front()),
+    sweep(p.extents, p.lists, current(), memory.tiles[blocks % Memory::stages], ptx::load_volatile(front()),
           [&](std::int32_t head, std::int32_t tile, bool partial, bool last) {
-            if (C.shared_front && tiles % front_step == 0) {
-              ptx::store_volatile(front(), head * p.extents.row_tiles + tile);
-            }
+            if (tiles % front_step == 0) ptx::store_volatile(front(), head * p.extents.row_tiles + tile);
             load_tile(current().kv_head * p.extents.group() + head, tile,
                       (partial ? tile_flag::partial : 0U) | first | (last ? tile_flag::last : 0U));
             first = 0;
           });
   }
 
+  /// From the top: a sweep costs the loader 1% of a call's time (docs/backward.md).
+  __device__ void load_block() {
+    const std::int32_t last_head = current().last_head;
+    std::uint32_t first = tile_flag::first;
+    for (std::int32_t g = 0; g <= last_head; ++g) load_list(g, last_head, first);
+  }
+
   __device__ void run() {
     for (;; ++blocks) {
       wait_for(ptx::shared_address(&memory.full_work[blocks % Memory::stages]), blocks / Memory::stages & 1U, p.error);
       if (current().block < 0) break;
-      if constexpr (C.shared_front || C.split_tail) {
+      if (p.front != nullptr) {
         sweep_block();
       } else {
-        std::uint32_t first = tile_flag::first;
-        for (std::int32_t g = 0; g <= current().last_head; ++g) load_list(g, first);
+        load_block();
       }
     }
     // Tell the readers that nothing follows.

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "sm90/backward/tail.hpp"
 #include "sm90/backward/work_list.hpp"
 #include "sm90/tile_map/view.hpp"
 
@@ -28,6 +27,15 @@ struct ChunkSignal {
   std::int32_t chunk_columns;
 };
 
+/// What a row's statistics come from and what its sums become.
+struct RowTensors {
+  StridedTensor out, dout, dq;
+  const float* lse;  ///< [batch][query_heads][rows], natural log
+  float* stats;      ///< see stats_floats
+  float* dq_sum;     ///< [batch * query_heads][row_tiles] tiles of 64 x head_dim in fragment order (dq_fragment.hpp);
+                     ///< nullptr: dQ has no sums
+};
+
 /// float32 pairs (log-sum-exp in log2 units, rowsum(dO * O)): [batch * query_heads][row_tiles][2][64].
 inline constexpr std::int32_t stats_floats = 2 * 64;
 
@@ -37,18 +45,16 @@ struct MainParameters {
   Extents extents;
   ColumnLists lists;
   ChunkSignal signal;
-  const float* stats;
   const int4* intervals;  ///< (LTS, LTE, UTS, UTE) of every column, [batch * mask_heads][column_blocks * 128]
-  float* dq_sum;  ///< [batch * query_heads][row_tiles] tiles of 64 x head_dim in fragment order (dq_fragment.hpp)
   StridedTensor dk, dv;
   float scale;       ///< of the scores; dK takes it at the end
   float scale_log2;  ///< scale * log2(e)
   std::uint32_t* counter;
   std::uint32_t* error;
-  std::uint32_t* front;  ///< of every (batch, KV head), where a CTA of the head is; with a shared front
-  float* part_sums;      ///< dV, then dK of every part; with split groups, whose `extents` have a KV head a part
-  std::int32_t parts;    ///< KV heads of `extents` to a real one
-  Tail tail;             ///< with a split tail
+  std::uint32_t* front;  ///< of every (batch, KV head), where a CTA of the head is; nullptr: sweeps begin at the top
+  float* part_sums;      ///< dV, then dK of every part, where groups are split; else nullptr
+  std::int32_t parts;    ///< KV heads of `extents` to a real one: of split groups, a part is a KV head
+  RowTensors rows;
 };
 
 /// What combine.cuh takes: see MainParameters.
@@ -58,7 +64,6 @@ struct CombineParameters {
   ChunkSignal signal;
   const float* part_sums;
   std::int32_t parts;
-  Tail tail;
   StridedTensor dk, dv;
   float scale;
 };

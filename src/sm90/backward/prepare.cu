@@ -3,7 +3,14 @@
 namespace flashmask::sm90::backward_pass {
 
 cudaError_t launch_prepare(const PrepareParameters& p, cudaStream_t stream) {
-  return launch_prepare_kernel<false>(p, stream);
+  const Extents& e = p.extents;
+  const std::int64_t row_blocks = static_cast<std::int64_t>(e.batch) * e.query_heads * e.row_tiles;
+  const std::int64_t column_items =
+      std::max(std::int64_t{e.batch} * e.kv_heads, std::int64_t{e.mask_batch} * e.mask_heads) * e.column_blocks;
+  const std::int64_t blocks = row_blocks + std::max<std::int64_t>(column_items, p.fronts);
+  if (blocks == 0) return cudaSuccess;
+  prepare_kernel<<<static_cast<unsigned>(blocks), prepare_threads, 0, stream>>>(p);
+  return cudaGetLastError();
 }
 
 }  // namespace flashmask::sm90::backward_pass

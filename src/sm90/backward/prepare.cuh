@@ -14,14 +14,14 @@ struct PrepareParameters {
   Extents extents;
   TileMapView map;
   ChunkSignal signal;
-  StridedTensor out, dout, dk, dv;
-  const float* lse;  ///< [batch][query_heads][rows], natural log
+  RowTensors rows;
+  StridedTensor dk, dv;
   bool bf16;
   std::int32_t tile_head_dim;  ///< 64 or 128
-  float* stats;
-  float* dq_sum;  ///< nullptr: nothing to zero
   int4* intervals;
   std::uint32_t* counters;  ///< `counter_words` words to zero
+  std::uint32_t* front;     ///< see MainParameters
+  std::int32_t fronts;      ///< words of it
 };
 
 inline constexpr std::int32_t counter_words = 4;

@@ -9,11 +9,11 @@
 #include "sm90/backward/prepare.cuh"
 #include "sm90/backward/shared_memory.hpp"
 #include "sm90/ptx/fence.cuh"
-#include "sm90/ptx/grid.cuh"
 
 namespace flashmask::sm90::backward_pass {
 
 inline constexpr std::int32_t prepare_threads = 256;
+
 inline constexpr float log2_of_e = 1.4426950408889634F;
 
 /// Sum of products of eight 16-bit elements.
@@ -34,31 +34,33 @@ __device__ inline float dot8(const uint4& a, const uint4& b, bool bf16) {
 /// P = 0), D = rowsum(dO * O), zeros for dQ. Stores first and all loads before the first use: this is a stream of
 /// bytes.
 template <int TileHeadDim>
-__device__ void prepare_rows(const PrepareParameters& p, std::int64_t tile) {
+__device__ void prepare_rows(const PrepareParameters& p, std::int32_t tile) {
   constexpr int lanes = TileHeadDim / 8;  // of 16 bytes a row
   constexpr int step = prepare_threads / lanes;
   const Extents& e = p.extents;
-  if (p.dq_sum != nullptr) {
-    auto* const sum = reinterpret_cast<float4*>(p.dq_sum) + tile * (block_rows * TileHeadDim / 4) + threadIdx.x;
+  const RowTensors& rows = p.rows;
+  const auto thread = static_cast<std::int32_t>(threadIdx.x);
+  if (rows.dq_sum != nullptr) {
+    auto* const sum = reinterpret_cast<float4*>(rows.dq_sum) + std::int64_t{tile} * (block_rows * TileHeadDim / 4);
 #pragma unroll
     for (int i = 0; i < block_rows * TileHeadDim / 4 / prepare_threads; ++i)
-      sum[i * prepare_threads] = make_float4(0, 0, 0, 0);
+      sum[i * prepare_threads + thread] = make_float4(0, 0, 0, 0);
   }
-  const std::int64_t head = tile / e.row_tiles;
-  const auto b = static_cast<std::int32_t>(head / e.query_heads);
-  const auto h = static_cast<std::int32_t>(head % e.query_heads);
-  const std::int32_t lane = static_cast<std::int32_t>(threadIdx.x) % lanes;
-  const std::int32_t first = static_cast<std::int32_t>(threadIdx.x) / lanes;
-  const std::int32_t row = static_cast<std::int32_t>(tile % e.row_tiles) * block_rows + first;
+  const std::int32_t head = tile / e.row_tiles;
+  const std::int32_t b = head / e.query_heads;
+  const std::int32_t h = head % e.query_heads;
+  const std::int32_t lane = thread % lanes;
+  const std::int32_t first = thread / lanes;
+  const std::int32_t row = tile % e.row_tiles * block_rows + first;
   uint4 o[block_rows / step], g[block_rows / step];
 #pragma unroll
   for (int i = 0; i < block_rows / step; ++i) {
     o[i] = g[i] = make_uint4(0, 0, 0, 0);
     if (row + i * step >= e.rows || lane * 8 >= e.head_dim) continue;
-    o[i] = __ldg(reinterpret_cast<const uint4*>(p.out.at(b, row + i * step, h) + lane * 8));
-    g[i] = __ldg(reinterpret_cast<const uint4*>(p.dout.at(b, row + i * step, h) + lane * 8));
+    o[i] = __ldg(reinterpret_cast<const uint4*>(rows.out.at(b, row + i * step, h) + lane * 8));
+    g[i] = __ldg(reinterpret_cast<const uint4*>(rows.dout.at(b, row + i * step, h) + lane * 8));
   }
-  float* const stats = p.stats + tile * stats_floats;
+  float* const stats = rows.stats + std::int64_t{tile} * stats_floats;
 #pragma unroll
   for (int i = 0; i < block_rows / step; ++i) {
     float delta = dot8(o[i], g[i], p.bf16);
@@ -66,7 +68,7 @@ __device__ void prepare_rows(const PrepareParameters& p, std::int64_t tile) {
     for (int distance = lanes / 2; distance > 0; distance /= 2) delta += __shfl_xor_sync(~0U, delta, distance);
     if (lane != 0) continue;
     const std::int32_t r = row + i * step;
-    const float lse = r < e.rows ? p.lse[head * e.rows + r] : -CUDART_INF_F;
+    const float lse = r < e.rows ? rows.lse[std::int64_t{head} * e.rows + r] : -CUDART_INF_F;
     const bool dead = lse == -CUDART_INF_F;
     stats[first + i * step] = dead ? CUDART_INF_F : lse * log2_of_e;
     stats[block_rows + first + i * step] = dead ? 0.0F : delta;
@@ -110,35 +112,24 @@ __device__ inline void clear_unseen(const PrepareParameters& p, std::int32_t ite
   }
 }
 
-/// `Dependent`: the main kernel may be launched as soon as the last of these
-/// blocks has begun.
-template <bool Dependent>
 __global__ void __launch_bounds__(prepare_threads) prepare_kernel(const __grid_constant__ PrepareParameters p) {
-  if constexpr (Dependent) ptx::launch_dependent_grids();
-  const std::int64_t tiles = static_cast<std::int64_t>(p.extents.batch) * p.extents.query_heads * p.extents.row_tiles;
-  const std::int64_t i = blockIdx.x;
-  if (i == 0 && threadIdx.x < counter_words) p.counters[threadIdx.x] = 0;
+  const Extents& e = p.extents;
+  const std::int32_t tiles = e.batch * e.query_heads * e.row_tiles;
+  const auto i = static_cast<std::int32_t>(blockIdx.x);
+  const auto thread = static_cast<std::int32_t>(threadIdx.x);
+  if (i == 0 && thread < counter_words) p.counters[thread] = 0;
   if (i < tiles) {
-    p.tile_head_dim == 128 ? prepare_rows<128>(p, i) : prepare_rows<64>(p, i);
+    if (p.tile_head_dim == 128) {
+      prepare_rows<128>(p, i);
+    } else {
+      prepare_rows<64>(p, i);
+    }
     return;
   }
-  const auto item = static_cast<std::int32_t>(i - tiles);
-  const Extents& e = p.extents;
+  const std::int32_t item = i - tiles;
+  if (p.front != nullptr && thread == 0 && item < p.fronts) p.front[item] = 0;
   if (item < e.mask_batch * e.mask_heads * e.column_blocks) gather_intervals(p, item);
   if (item < e.batch * e.kv_heads * e.column_blocks) clear_unseen(p, item);
-}
-
-/// Queues it; returns CUDA's status.
-template <bool Dependent>
-cudaError_t launch_prepare_kernel(const PrepareParameters& p, cudaStream_t stream) {
-  const Extents& e = p.extents;
-  const std::int64_t row_blocks = static_cast<std::int64_t>(e.batch) * e.query_heads * e.row_tiles;
-  const std::int64_t column_items =
-      std::max(std::int64_t{e.batch} * e.kv_heads, std::int64_t{e.mask_batch} * e.mask_heads) * e.column_blocks;
-  const std::int64_t blocks = row_blocks + column_items;
-  if (blocks == 0) return cudaSuccess;
-  prepare_kernel<Dependent><<<static_cast<unsigned>(blocks), prepare_threads, 0, stream>>>(p);
-  return cudaGetLastError();
 }
 
 }  // namespace flashmask::sm90::backward_pass

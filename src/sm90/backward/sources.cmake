@@ -7,8 +7,4 @@ if(FLASHMASK_HAS_CUDA)
       endforeach()
     endforeach()
   endforeach()
-  foreach(candidate IN ITEMS one_value one_key_value shared_front one_value_shared_front split_groups split_tail
-          dependent_launch)
-    list(APPEND FLASHMASK_SM90_CANDIDATES backward/candidates/${candidate}.cu)
-  endforeach()
 endif()

@@ -12,16 +12,15 @@
 
 namespace flashmask::sm90::backward_pass {
 
-/// Work blocks a multiprocessor below which groups are split: the last wave then costs 1 / 16 on average, and so do
-/// blocks of twice the mean weight that come first.
-inline constexpr std::int64_t wanted_blocks_a_processor = 8;
+/// Work blocks below which groups are split, eight for each of 132 multiprocessors: the last wave then costs 1 / 16 on
+/// average, and so do blocks of twice the mean weight that come first.
+inline constexpr std::int64_t wanted_blocks = std::int64_t{8} * 132;
 
-/// In how many parts the groups of a call are best split: the smallest divisor of the group that gives every
-/// multiprocessor its blocks, or all of the group.
-inline std::int32_t parts_of(std::int64_t blocks, std::int32_t group, std::int32_t processors) {
-  const std::int64_t wanted = wanted_blocks_a_processor * processors;
+/// In how many parts groups of `group` query heads are best split where there are `blocks` work blocks: the smallest
+/// divisor that gives as many as wanted, or all of the group.
+inline std::int32_t parts_of(std::int64_t blocks, std::int32_t group) {
   for (std::int32_t parts = 1; parts < group; ++parts) {
-    if (group % parts == 0 && blocks * parts >= wanted) return parts;
+    if (group % parts == 0 && blocks * parts >= wanted_blocks) return parts;
   }
   return group;
 }

@@ -1,3 +1,4 @@
+#include "sm90/backward/combine.cuh"
 #include "sm90/backward/instances.hpp"
 #include "sm90/backward/kernel.cuh"
 
@@ -5,6 +6,10 @@ namespace flashmask::sm90::backward_pass {
 
 cudaError_t launch_d64_f16(const MainParameters& parameters, std::int32_t blocks, cudaStream_t stream) {
   return launch_main<d64_f16>(parameters, blocks, stream);
+}
+
+cudaError_t launch_combine_d64_f16(const CombineParameters& parameters, cudaStream_t stream) {
+  return launch_combine<d64_f16>(parameters, stream);
 }
 
 }  // namespace flashmask::sm90::backward_pass

@@ -1,5 +1,5 @@
-// The instances that are compared with the default one (src/sm90/backward/candidates), each against the float64 oracle:
-// what is right and what is fast then come from one machine in one go.
+// The backward dealt out otherwise than by default: groups in any number of parts, with and without a shared front, in
+// sections and phases. Calls of the other tests are small, so that their groups are always split as far as they can be.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,17 +7,9 @@
 #include <string>
 
 #include "device/backward_harness.cuh"
-#include "sm90/backward/candidates/candidates.hpp"
 #include "sm90/backward/launch.hpp"
 #include "sm90/tile_map/view.hpp"
 #include "support/mask_families.hpp"
-
-namespace flashmask::sm90::backward_pass {
-/// How GoogleTest shows the parameter of a failed test.
-void PrintTo(const Candidate& candidate, std::ostream* out) {
-  *out << candidate.name;
-}
-}  // namespace flashmask::sm90::backward_pass
 
 namespace flashmask::device {
 namespace {
@@ -30,13 +22,21 @@ using flashmask::testing::random_attention_shape;
 using flashmask::testing::random_family_mask;
 using flashmask::testing::RawMask;
 using sm90::backward_pass::BackwardCall;
-using sm90::backward_pass::Candidate;
 using Bf16 = __nv_bfloat16;
 
-const int draws = std::min(300, count_from_environment("FLASHMASK_DEVICE_DRAWS", 300));
+const int draws = std::min(200, count_from_environment("FLASHMASK_DEVICE_DRAWS", 200));
 const int repeats = std::min(100, count_from_environment("FLASHMASK_DEVICE_REPEATS", 100));
 
-class BackwardCandidate : public ::testing::TestWithParam<Candidate> {
+/// How a call is dealt out; `divisor`: the group in its smallest, second smallest, ... number of parts.
+struct Dealing {
+  const char* name;
+  std::int32_t divisor, shared_front, section_heads, phases;
+};
+void PrintTo(const Dealing& dealing, std::ostream* out) {
+  *out << dealing.name;
+}
+
+class BackwardOrder : public ::testing::TestWithParam<Dealing> {
  protected:
   static BackwardCall call_of(const BackwardCase<Bf16>& c) {
     const ForwardCase<Bf16>& f = c.forward;
@@ -45,17 +45,23 @@ class BackwardCandidate : public ::testing::TestWithParam<Candidate> {
     call.q = f.q.view(), call.k = f.k.view(), call.v = f.v.view(), call.out = f.out.view(), call.dout = c.dout.view();
     call.dq = c.dq.mutable_view(), call.dk = c.dk.mutable_view(), call.dv = c.dv.mutable_view();
     call.scale = f.setup.scale.value_or(1 / std::sqrt(static_cast<float>(f.shape.head_dim)));
-    call.candidate = &GetParam();
-    // The small shapes of a test would be split as far as they can be; so take every divisor in turn.
+    const Dealing& d = GetParam();
+    call.shared_front = d.shared_front;
+    call.section_heads = d.section_heads, call.phases = d.phases;
     const auto group = static_cast<std::int32_t>(f.shape.query_heads / f.shape.kv_heads);
-    static std::int32_t turn = 0;
-    call.parts = 1 + turn++ % group;
-    while (group % call.parts != 0) ++call.parts;
+    call.parts = 1;
+    for (std::int32_t n = 0; n < d.divisor && call.parts < group; ++n) {
+      do ++call.parts;
+      while (group % call.parts != 0);
+    }
     return call;
   }
-  /// Runs the candidate over poisoned gradients and a poisoned workspace.
+  /// Runs it over poisoned gradients and a poisoned workspace.
   static void run(BackwardCase<Bf16>& c, const BackwardCall& call) {
-    c.workspace = DeviceBuffer<std::uint8_t>(static_cast<std::int64_t>(workspace_layout(call).bytes));
+    c.workspace = DeviceBuffer<std::uint8_t>(
+        static_cast<std::int64_t>(sm90::backward_pass::workspace_layout(
+                                      call.shape, std::int64_t{call.map.batch} * call.map.heads, false, call.parts)
+                                      .bytes));
     c.poison();
     sm90::backward_pass::queue_backward(call, c.workspace.data(), nullptr);
     sm90::check_backward_workspace(c.workspace.data(), nullptr);
@@ -71,7 +77,7 @@ class BackwardCandidate : public ::testing::TestWithParam<Candidate> {
   WorstErrors errors;
 };
 
-TEST_P(BackwardCandidate, agrees_with_float64_on_every_mask_kind) {
+TEST_P(BackwardOrder, agrees_with_float64_on_every_mask_kind) {
   for (int kind = 0; kind < static_cast<int>(MaskKind::count); ++kind) {
     std::uint64_t seed = 300 + 10 * static_cast<std::uint64_t>(kind);
     for (const AttentionExtents& e : {AttentionExtents{2, 500, 450, 4, 2, 1, 128},
@@ -86,7 +92,7 @@ TEST_P(BackwardCandidate, agrees_with_float64_on_every_mask_kind) {
   }
 }
 
-TEST_P(BackwardCandidate, agrees_with_float64_on_random_masks_and_shapes) {
+TEST_P(BackwardOrder, agrees_with_float64_on_random_masks_and_shapes) {
   for (int n = 0; n < draws; ++n) {
     Random random(800000 + n);
     const std::int64_t most = n % 20 == 0 ? 1200 : 300;
@@ -97,11 +103,11 @@ TEST_P(BackwardCandidate, agrees_with_float64_on_random_masks_and_shapes) {
   }
 }
 
-/// About eight blocks a multiprocessor, of few tiles each: the borders between blocks, in every phase of the barriers.
-TEST_P(BackwardCandidate, many_short_blocks_a_multiprocessor_follow_one_another) {
+/// Two blocks a multiprocessor, of few tiles each: the borders between blocks, in every phase of the barriers.
+TEST_P(BackwardOrder, many_short_blocks_a_multiprocessor_follow_one_another) {
   for (const MaskKind kind : {MaskKind::full, MaskKind::any_values, MaskKind::sparse_blocks, MaskKind::dead_columns}) {
     for (const std::int64_t rows : {64, 192}) {
-      const AttentionExtents e{4, rows, 4096, 8, 8, 1, 128};
+      const AttentionExtents e{2, rows, 2048, 8, 8, 1, 128};
       Random random(50 + static_cast<int>(kind));
       const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns}, kind);
       ASSERT_TRUE(check(e, mask, 60 + rows)) << "mask kind " << static_cast<int>(kind);
@@ -109,7 +115,7 @@ TEST_P(BackwardCandidate, many_short_blocks_a_multiprocessor_follow_one_another)
   }
 }
 
-TEST_P(BackwardCandidate, stays_right_when_repeated_on_one_workspace) {
+TEST_P(BackwardOrder, stays_right_when_repeated_on_one_workspace) {
   for (const MaskKind kind : {MaskKind::causal_documents, MaskKind::eviction}) {
     Random random(31 + static_cast<int>(kind));
     const AttentionShape shape{2, 2777, 1834, 8, 2, 128};
@@ -128,7 +134,7 @@ TEST_P(BackwardCandidate, stays_right_when_repeated_on_one_workspace) {
   }
 }
 
-TEST_P(BackwardCandidate, chunks_report_completion) {
+TEST_P(BackwardOrder, chunks_report_completion) {
   const AttentionExtents e{2, 300, 1000, 4, 2, 1, 128};
   Random random(3);
   const RawMask mask = random_family_mask(random, {e.batch, 1, e.rows, e.columns}, MaskKind::dead_columns);
@@ -146,7 +152,10 @@ TEST_P(BackwardCandidate, chunks_report_completion) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, BackwardCandidate, ::testing::ValuesIn(sm90::backward_pass::candidates),
+INSTANTIATE_TEST_SUITE_P(Each, BackwardOrder,
+                         ::testing::Values(Dealing{"whole_groups", 0, -1, 2, 2},
+                                           Dealing{"whole_groups_front", 0, 1, 0, 0},
+                                           Dealing{"two_parts_front", 1, 1, 1, 2}, Dealing{"parts", 2, -1, 3, 1}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
