@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/forward_harness.cuh"
+#include "sm90/backward/launch.hpp"
 #include "support/mask_families.hpp"
 
 namespace flashmask::device {
@@ -109,5 +110,28 @@ struct BackwardCase {
     return most;
   }
 };
+
+/// The case as what the public function describes, for calls with options of their own.
+template <typename T>
+sm90::backward_pass::BackwardCall call_of(const BackwardCase<T>& c) {
+  const ForwardCase<T>& f = c.forward;
+  sm90::backward_pass::BackwardCall call;
+  call.shape = f.shape, call.map = c.mask.view(), call.lse = f.lse.data(), call.deterministic = c.deterministic;
+  call.q = f.q.view(), call.k = f.k.view(), call.v = f.v.view(), call.out = f.out.view(), call.dout = c.dout.view();
+  call.dq = c.dq.mutable_view(), call.dk = c.dk.mutable_view(), call.dv = c.dv.mutable_view();
+  call.scale = f.setup.scale.value_or(1 / std::sqrt(static_cast<float>(f.shape.head_dim)));
+  return call;
+}
+
+/// Runs it over poisoned gradients and a poisoned workspace of its own size.
+template <typename T>
+void run_call(BackwardCase<T>& c, const sm90::backward_pass::BackwardCall& call) {
+  const std::int64_t matrices = std::int64_t{call.map.batch} * call.map.heads;
+  c.workspace = DeviceBuffer<std::uint8_t>(static_cast<std::int64_t>(
+      sm90::backward_pass::workspace_layout(call.shape, matrices, call.deterministic, call.parts).bytes));
+  c.poison();
+  sm90::backward_pass::queue_backward(call, c.workspace.data(), nullptr);
+  sm90::check_backward_workspace(c.workspace.data(), nullptr);
+}
 
 }  // namespace flashmask::device

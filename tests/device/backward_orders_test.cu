@@ -38,17 +38,12 @@ void PrintTo(const Dealing& dealing, std::ostream* out) {
 
 class BackwardOrder : public ::testing::TestWithParam<Dealing> {
  protected:
-  static BackwardCall call_of(const BackwardCase<Bf16>& c) {
-    const ForwardCase<Bf16>& f = c.forward;
-    BackwardCall call;
-    call.shape = f.shape, call.map = c.mask.view(), call.lse = f.lse.data();
-    call.q = f.q.view(), call.k = f.k.view(), call.v = f.v.view(), call.out = f.out.view(), call.dout = c.dout.view();
-    call.dq = c.dq.mutable_view(), call.dk = c.dk.mutable_view(), call.dv = c.dv.mutable_view();
-    call.scale = f.setup.scale.value_or(1 / std::sqrt(static_cast<float>(f.shape.head_dim)));
+  static BackwardCall dealt(const BackwardCase<Bf16>& c) {
+    BackwardCall call = call_of(c);
     const Dealing& d = GetParam();
     call.shared_front = d.shared_front;
     call.section_heads = d.section_heads, call.phases = d.phases;
-    const auto group = static_cast<std::int32_t>(f.shape.query_heads / f.shape.kv_heads);
+    const auto group = static_cast<std::int32_t>(call.shape.query_heads / call.shape.kv_heads);
     call.parts = 1;
     for (std::int32_t n = 0; n < d.divisor && call.parts < group; ++n) {
       do ++call.parts;
@@ -56,20 +51,10 @@ class BackwardOrder : public ::testing::TestWithParam<Dealing> {
     }
     return call;
   }
-  /// Runs it over poisoned gradients and a poisoned workspace.
-  static void run(BackwardCase<Bf16>& c, const BackwardCall& call) {
-    c.workspace = DeviceBuffer<std::uint8_t>(
-        static_cast<std::int64_t>(sm90::backward_pass::workspace_layout(
-                                      call.shape, std::int64_t{call.map.batch} * call.map.heads, false, call.parts)
-                                      .bytes));
-    c.poison();
-    sm90::backward_pass::queue_backward(call, c.workspace.data(), nullptr);
-    sm90::check_backward_workspace(c.workspace.data(), nullptr);
-  }
   bool check(const AttentionExtents& e, const RawMask& mask, std::uint64_t seed, Layout layout = Layout::bshd) {
     BackwardCase<Bf16> c(shape_of(e), mask.view(), seed, false, layout);
     c.forward.run(forward_workspace);
-    run(c, call_of(c));
+    run_call(c, dealt(c));
     return c.expect_right(errors, describe(e) + " seed " + std::to_string(seed));
   }
 
@@ -122,8 +107,8 @@ TEST_P(BackwardOrder, stays_right_when_repeated_on_one_workspace) {
     const RawMask mask = random_family_mask(random, {2, 2, shape.rows, shape.columns}, kind);
     BackwardCase<Bf16> c(shape, mask.view(), 5, false);
     c.forward.run(forward_workspace);
-    const BackwardCall call = call_of(c);
-    run(c, call);
+    const BackwardCall call = dealt(c);
+    run_call(c, call);
     for (int n = 0; n < repeats; ++n) {
       if (n % 10 == 0) c.dq.poison(), c.dk.poison(), c.dv.poison();
       sm90::backward_pass::queue_backward(call, c.workspace.data(), nullptr);
@@ -142,9 +127,9 @@ TEST_P(BackwardOrder, chunks_report_completion) {
   c.forward.run(forward_workspace);
   constexpr std::int32_t chunk = 200;  // borders inside blocks
   const DeviceBuffer<std::uint32_t> counts(std::vector<std::uint32_t>(5, 0));
-  BackwardCall call = call_of(c);
+  BackwardCall call = dealt(c);
   call.signal = {counts.data(), chunk};
-  run(c, call);
+  run_call(c, call);
   ASSERT_TRUE(c.expect_right(errors, "with completion counts"));
   const std::vector<std::uint32_t> got = counts.download();
   for (std::int64_t n = 0; n < 5; ++n) {

@@ -64,7 +64,7 @@ struct Columns {
   }
   __device__ __forceinline__ void arrive(std::uint64_t* barriers, std::uint32_t stage) {
     __syncwarp();  // what the other lanes read comes before the arrival
-    if (ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
+    if (C.every_lane_arrives || ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
   }
   __device__ __forceinline__ TileWord read_word(std::uint32_t tile) {
     std::int32_t w[4];

@@ -18,7 +18,10 @@ struct BackwardConfig {
   /// True: dQ leaves as float32 reductions in any order. False (deterministic mode): dQ has a pass of its own and this
   /// kernel computes dK and dV only.
   bool accumulate_dq;
+  /// Every lane arrives for itself instead of one for its converged warp: what racecheck needs to see an order.
+  bool every_lane_arrives = false;
 
+  [[nodiscard]] constexpr std::uint32_t warp_arrivals() const { return every_lane_arrives ? 32 : 1; }
   [[nodiscard]] constexpr std::int32_t halves() const { return head_dim / 64; }
   /// Bytes of `rows` rows of one head in shared memory.
   [[nodiscard]] constexpr std::uint32_t tile_bytes(std::uint32_t rows) const {

@@ -39,7 +39,7 @@ struct QueryGradient {
 
   __device__ __forceinline__ void arrive(std::uint64_t* barriers, std::uint32_t stage) {
     __syncwarp();  // what the other lanes read comes before the arrival
-    if (ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
+    if (C.every_lane_arrives || ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
   }
 
   __device__ __forceinline__ void multiply(std::uint32_t key, std::uint32_t stage, std::uint32_t half) {

@@ -23,12 +23,12 @@ __device__ __forceinline__ void initialise_barriers(SharedMemory<C>& memory) {
     ptx::mbarrier_init(ptx::shared_address(&memory.full_v[i]), 1);
     ptx::mbarrier_init(ptx::shared_address(&memory.full_q[i]), 1);
     ptx::mbarrier_init(ptx::shared_address(&memory.full_dout[i]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&memory.full_ds[i]), column_warps);
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_k[i]), dq_warps);
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_work[i]), column_warps);
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_q[i]), column_warps);
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_dout[i]), column_warps);
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_ds[i]), dq_warps);
+    ptx::mbarrier_init(ptx::shared_address(&memory.full_ds[i]), column_warps * C.warp_arrivals());
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_k[i]), dq_warps * C.warp_arrivals());
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_work[i]), column_warps * C.warp_arrivals());
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_q[i]), column_warps * C.warp_arrivals());
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_dout[i]), column_warps * C.warp_arrivals());
+    ptx::mbarrier_init(ptx::shared_address(&memory.empty_ds[i]), dq_warps * C.warp_arrivals());
   }
   ptx::fence_mbarrier_init();
 }

@@ -249,12 +249,15 @@ void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stre
   if (any) {
     encode_operands(call, p);
     const std::int32_t blocks = std::min(processors, work_items(p.extents));
-    check_cuda(main_kernel_of(head_dim, bf16, call.deterministic)(p, blocks, stream), "launch of main_kernel");
+    LaunchMain* const main =
+        call.main_kernel != nullptr ? call.main_kernel : main_kernel_of(head_dim, bf16, call.deterministic);
+    check_cuda(main(p, blocks, stream), "launch of main_kernel");
     if (p.parts > 1) {
       check_cuda(combine_kernel_of(head_dim, bf16)(combine_parameters(call, p), stream), "launch of combine_kernel");
     }
     if (call.deterministic) {
-      check_cuda(row_kernel_of(head_dim, bf16)(row_parameters(call, e, p), stream), "launch of row_kernel");
+      LaunchRows* const rows = call.row_kernel != nullptr ? call.row_kernel : row_kernel_of(head_dim, bf16);
+      check_cuda(rows(row_parameters(call, e, p), stream), "launch of row_kernel");
       return;
     }
   }

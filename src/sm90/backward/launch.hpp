@@ -30,6 +30,9 @@ struct BackwardCall {
   std::int32_t phases = 0;         ///< see ColumnLists; 0: the default
   std::int32_t shared_front = 0;   ///< 1: sweeps of a head stay together (sweep.hpp), -1: never; 0: the default
   std::int32_t parts = 0;          ///< of every group of query heads (split.hpp); 0: the default
+  // Other instances than the library's, for a test that compiles them.
+  LaunchMain* main_kernel = nullptr;
+  LaunchRows* row_kernel = nullptr;
 };
 
 /// Where the parts of the workspace lie; offsets in bytes, each 256-byte aligned.

@@ -200,7 +200,7 @@ struct RowGradient {
       ptx::wgmma_wait<0>();
       pin_all();
       __syncwarp();
-      if (ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(&memory.empty[stage]));
+      if (C.every_lane_arrives || ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(&memory.empty[stage]));
     }
     finish();
   }
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(3 * warpgroup_threads, 1)
     ptx::mbarrier_init(ptx::shared_address(&memory.full_rows), 1);
     for (std::uint32_t i = 0; i < RowMemory<C>::stages; ++i) {
       ptx::mbarrier_init(ptx::shared_address(&memory.full[i]), 1);
-      ptx::mbarrier_init(ptx::shared_address(&memory.empty[i]), 8);
+      ptx::mbarrier_init(ptx::shared_address(&memory.empty[i]), 8 * C.warp_arrivals());
     }
     ptx::fence_mbarrier_init();
   }
