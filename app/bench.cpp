@@ -124,7 +124,7 @@ void add_pass(std::vector<std::string>& row, const std::vector<double>& times, c
 std::string table_of(const std::vector<BenchResult>& results) {
   const bool device = results[0].device.has_value();
   std::vector<std::string> header{"mask"};
-  if (device) header.emplace_back("block");
+  if (device) header.emplace_back("tile");
   for (const char* pass : {"forward ms", "backward ms"}) {
     header.insert(header.end(), {pass, "spread", "TFLOP/s element", "tile"});
     if (device) header.emplace_back("sustained");
@@ -132,7 +132,8 @@ std::string table_of(const std::vector<BenchResult>& results) {
   Table table(std::move(header));
   for (const BenchResult& result : results) {
     std::vector<std::string> row{result.mask};
-    if (device) row.push_back(fmt::format("{}", result.device->forward_tile.block_n));
+    if (device)
+      row.push_back(fmt::format("{}x{}", result.device->forward_tile.block_m, result.device->forward_tile.block_n));
     add_pass(row, result.forward, result.forward_sustained, result.work, 1);
     add_pass(row, result.backward, result.backward_sustained, result.work, kBackwardFactor);
     table.add(std::move(row));

@@ -22,12 +22,12 @@ std::span<const TileShape> forward_tiles(std::int64_t head_dim);
 TileShape forward_tile(std::int64_t head_dim);
 /// The tiles for calls of this shape with `mask_heads` mask heads: where 8 divides the query heads of a KV head and of
 /// a mask head, also the packed one, in which 8 query heads share the K and V of a tile of 24 mask rows. A packed map
-/// serves no other calls, none with chunk arrival, and not the backward.
+/// serves no other calls, and not the backward.
 std::span<const TileShape> forward_tiles(const AttentionShape& shape, std::int64_t mask_heads);
 /// The fastest of forward_tiles(shape, mask heads) for `mask`, from exact counts of the blocks that a map would hold
 /// and measured costs; milliseconds on the host, once a mask.
 TileShape choose_forward_tile(const ColumnMask& mask, const AttentionShape& shape);
-/// The fastest of forward_tiles(head_dim): for a map that calls with any heads, or with chunk arrival, share.
+/// The fastest of forward_tiles(head_dim): for a map that calls with any heads share.
 TileShape choose_forward_tile(const ColumnMask& mask, std::int64_t head_dim);
 
 /// A mask on the device, classified once and then used by every head, layer and pass. Shape fixed at creation.

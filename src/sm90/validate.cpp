@@ -71,10 +71,6 @@ void check_packing(const ForwardArguments& a) {
       "a mask head; got {} query heads, {} KV heads, {} mask heads: build it with one of forward_tiles(shape, "
       "mask_heads)",
       heads_a_pack, s.query_heads, s.kv_heads, a.map->heads);
-  core::check(!a.arrival,
-              "arrival is given with a tile map that packs {} query heads into a row tile; chunks are waited for on "
-              "plain maps alone: build it with one of forward_tiles(head_dim)",
-              heads_a_pack);
 }
 
 void check_tensor(const char* name, const TensorView& tensor, DType dtype, const Extents& extents) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -147,10 +148,10 @@ __global__ void fake_producer(const __nv_bfloat16* k, const __nv_bfloat16* v, __
   }
 }
 
-TEST(Forward, waits_for_the_chunk_of_every_block) {
+void expect_waits(std::int64_t query_heads, std::optional<TileShape> tile) {
   const std::int64_t n = 2000, chunk = 300, chunks = (n + chunk - 1) / chunk;
   // 64 CTAs: the producer needs room beside the kernel
-  Call call({1, n, n, 4, 2, 128}, named("causal_document", n), {.grid = 64});
+  Call call({1, n, n, query_heads, 2, 128}, named("causal_document", n), {.grid = 64, .tile = tile});
   sm90::forward(call.arguments);
   const Result want = call.result();
   DeviceTensor<__nv_bfloat16> k(1, n, 2, 128), v(1, n, 2, 128);
@@ -179,6 +180,11 @@ TEST(Forward, waits_for_the_chunk_of_every_block) {
     call.arguments.arrival->first_local_column = 1200, call.arguments.arrival->end_local_column = 1800;
   }
   cudaStreamDestroy(stream);
+}
+
+TEST(Forward, waits_for_the_chunk_of_every_block) {
+  expect_waits(4, {});
+  expect_waits(16, packed_tile(128));
 }
 
 TEST(Forward, a_chunk_that_never_comes_is_named_within_the_deadline) {

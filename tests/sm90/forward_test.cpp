@@ -162,5 +162,18 @@ TEST(LocalFirst, the_three_windows_visit_every_block_once_and_local_ones_first) 
     }
 }
 
+TEST(LocalFirst, every_block_of_a_run_of_a_packed_map_is_in_the_window_of_its_start) {
+  for (const std::int32_t step : {1, 5, 8})
+    for (const std::int32_t first : {0, 3, 17})
+      for (const std::int32_t count : {1, 2, 9})
+        for (std::int32_t place = 0; place < 100; ++place) {
+          std::int32_t want = 0;
+          for (std::int32_t i = 0; i < count; ++i) want += first + i * step < place ? 1 : 0;
+          ASSERT_EQ(forward_pass::blocks_before(first, count, step, place), want)
+              << first << ' ' << step << ' ' << place;
+        }
+  EXPECT_EQ(forward_pass::blocks_before(0, 7, 5, 0x7FFFFFFF), 7);
+}
+
 }  // namespace
 }  // namespace flashmask::sm90

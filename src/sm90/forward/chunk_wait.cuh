@@ -37,9 +37,9 @@ __device__ __forceinline__ void wait_for_chunk(const ForwardParameters& p, std::
 /// to bulk copies.
 template <ForwardConfig C>
 __device__ __forceinline__ void wait_for_chunks(const ForwardParameters& p, std::int32_t block) {
-  const std::int32_t last = (min(block * C.block_n + C.block_n, p.map.columns) - 1) / p.progress.chunk_columns;
+  const std::int32_t last = (min(block * C.unit() + C.block_n, p.map.columns) - 1) / p.progress.chunk_columns;
 #pragma unroll 1
-  for (std::int32_t chunk = block * C.block_n / p.progress.chunk_columns; chunk <= last; ++chunk) {
+  for (std::int32_t chunk = block * C.unit() / p.progress.chunk_columns; chunk <= last; ++chunk) {
     wait_for_chunk(p, chunk);
   }
   ptx::fence_proxy_async_global();

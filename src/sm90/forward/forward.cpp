@@ -24,15 +24,17 @@ ForwardConfig configure(const ForwardArguments& a) {
 }
 
 forward_pass::ChunkProgress describe_arrival(const ChunkArrival& arrival, const ForwardConfig& config) {
-  const std::int64_t first = (arrival.first_local_column + config.block_n - 1) / config.block_n;
-  const std::int64_t end = std::max(first, arrival.end_local_column / config.block_n);
+  // The blocks wholly inside the local columns.
+  const std::int64_t first = (arrival.first_local_column + config.unit() - 1) / config.unit();
+  const std::int64_t last = (arrival.end_local_column - config.block_n) / config.unit();
+  const std::int64_t end = std::max(first, arrival.end_local_column < config.block_n ? 0 : last + 1);
   forward_pass::ChunkProgress progress{};
   progress.words = arrival.words;
   progress.epoch = arrival.epoch;
   progress.chunk_columns = static_cast<std::int32_t>(arrival.chunk_columns);
   progress.deadline_milliseconds = arrival.deadline_milliseconds;
-  progress.first_local_block = static_cast<std::int32_t>(first);
-  progress.end_local_block = static_cast<std::int32_t>(end);
+  progress.first_local = static_cast<std::int32_t>(first);
+  progress.end_local = static_cast<std::int32_t>(end);
   return progress;
 }
 
@@ -77,9 +79,6 @@ ForwardParameters describe(const ForwardArguments& a, const ForwardConfig& confi
 
 forward_pass::Launch* instance(const ForwardConfig& c) {
   using namespace forward_pass;
-  // Packed maps come without chunk waits (validate()): [16-bit type]
-  static constexpr Launch* d64_packed[2] = {launch_d64_f16_packed, launch_d64_bf16_packed};
-  static constexpr Launch* d128_packed[2] = {launch_d128_f16_packed, launch_d128_bf16_packed};
   // [16-bit type][chunk waits]
   static constexpr Launch* d64[2][2] = {{launch_d64_f16, launch_d64_f16_chunks},
                                         {launch_d64_bf16, launch_d64_bf16_chunks}};
@@ -87,10 +86,14 @@ forward_pass::Launch* instance(const ForwardConfig& c) {
                                          {launch_d128_bf16, launch_d128_bf16_chunks}};
   static constexpr Launch* d128_n64[2][2] = {{launch_d128_f16_n64, launch_d128_f16_n64_chunks},
                                              {launch_d128_bf16_n64, launch_d128_bf16_n64_chunks}};
-  const int element = c.element == Element::bf16 ? 1 : 0;
-  if (c.packed_heads > 1) return (c.head_dim == 64 ? d64_packed : d128_packed)[element];
-  const auto& family = c.head_dim == 64 ? d64 : c.block_n == 64 ? d128_n64 : d128;
-  return family[element][c.waits_for_chunks ? 1 : 0];
+  static constexpr Launch* d64_packed[2][2] = {{launch_d64_f16_packed, launch_d64_f16_packed_chunks},
+                                               {launch_d64_bf16_packed, launch_d64_bf16_packed_chunks}};
+  static constexpr Launch* d128_packed[2][2] = {{launch_d128_f16_packed, launch_d128_f16_packed_chunks},
+                                                {launch_d128_bf16_packed, launch_d128_bf16_packed_chunks}};
+  const bool packed = c.packed_heads > 1;
+  const auto& narrow_heads = packed ? d64_packed : d64;
+  const auto& wide_heads = packed ? d128_packed : c.block_n == 64 ? d128_n64 : d128;
+  return (c.head_dim == 64 ? narrow_heads : wide_heads)[c.element == Element::bf16 ? 1 : 0][c.waits_for_chunks ? 1 : 0];
 }
 
 std::int32_t multiprocessors() {

@@ -60,7 +60,7 @@ inline constexpr std::int32_t window_passes = C.waits_for_chunks ? 3 : 1;
 template <ForwardConfig C>
 __device__ __forceinline__ BlockWindow window_of(const ForwardParameters& p, std::int32_t pass) {
   if constexpr (C.waits_for_chunks) {
-    return local_first_window(pass, p.progress.first_local_block, p.progress.end_local_block);
+    return local_first_window(pass, p.progress.first_local, p.progress.end_local);
   } else {
     return {0, 0x7FFFFFFF};
   }
@@ -73,8 +73,13 @@ __device__ __forceinline__ void queue_run(QueueWriter<C>& queue, const int4& run
   const auto lane = static_cast<std::int32_t>(ptx::lane_index());
   const auto classes = static_cast<std::uint32_t>(run.z);
   const std::int32_t bitmap_step = run.w < 0 || (classes & shared_bitmap_bit) != 0 ? 0 : 1;
-  const std::int32_t first = max(run.x, window.first);
-  for (std::int32_t left = min(run.x + run.y, window.end) - first; left > 0;) {
+  std::int32_t first = max(run.x, window.first), left = min(run.x + run.y, window.end) - first;
+  if constexpr (C.waits_for_chunks && C.column_units() > 1) {
+    const std::int32_t before = blocks_before(run.x, run.y, C.column_units(), window.first);
+    first = run.x + before * C.column_units();
+    left = blocks_before(run.x, run.y, C.column_units(), window.end) - before;
+  }
+  while (left > 0) {
     if (filled == queue_entries) {
       queue.publish();
       queue.acquire();

@@ -23,6 +23,8 @@ Launch launch_d64_bf16, launch_d64_f16, launch_d128_bf16, launch_d128_f16, launc
 Launch launch_d64_bf16_packed, launch_d64_f16_packed, launch_d128_bf16_packed, launch_d128_f16_packed;
 Launch launch_d64_bf16_chunks, launch_d64_f16_chunks, launch_d128_bf16_chunks, launch_d128_f16_chunks,
     launch_d128_bf16_n64_chunks, launch_d128_f16_n64_chunks;
+Launch launch_d64_bf16_packed_chunks, launch_d64_f16_packed_chunks, launch_d128_bf16_packed_chunks,
+    launch_d128_f16_packed_chunks;
 
 /// Describes a checked call to `kernel`, an instance of `config`, and queues it.
 void launch(const ForwardArguments& arguments, const ForwardConfig& config, Launch* kernel);

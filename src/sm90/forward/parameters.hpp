@@ -23,7 +23,7 @@ struct ChunkProgress {
   std::uint64_t epoch;
   std::int32_t chunk_columns;
   std::uint32_t deadline_milliseconds;
-  std::int32_t first_local_block, end_local_block;  ///< column blocks that are visited before all others
+  std::int32_t first_local, end_local;  ///< blocks that start at these units of the map are visited before all others
 };
 
 struct ForwardParameters {

@@ -30,7 +30,7 @@ FLASHMASK_HOST_DEVICE constexpr TicketPlace place_of(std::int32_t ticket, std::i
   return {start + in_section % width, first + in_section / width};
 }
 
-/// Column blocks [first, end) that one pass over the runs of a row tile visits.
+/// Column blocks that start at [first, end), in units of the map, are visited by one pass over the runs of a row tile.
 struct BlockWindow {
   std::int32_t first, end;
 };
@@ -42,6 +42,14 @@ FLASHMASK_HOST_DEVICE constexpr BlockWindow local_first_window(std::int32_t pass
   constexpr std::int32_t no_end = 0x7FFFFFFF;
   if (pass == 0) return {first_local, end_local};
   return pass == 1 ? BlockWindow{end_local, no_end} : BlockWindow{0, first_local};
+}
+
+/// How many of `count` blocks, `step` units apart from `first` on, start before `place`.
+FLASHMASK_HOST_DEVICE constexpr std::int32_t blocks_before(std::int32_t first, std::int32_t count, std::int32_t step,
+                                                           std::int32_t place) {
+  if (place <= first) return 0;
+  const std::int32_t before = (place - first - 1) / step + 1;
+  return before < count ? before : count;
 }
 
 }  // namespace flashmask::sm90::forward_pass
