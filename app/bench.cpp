@@ -124,7 +124,7 @@ void add_pass(std::vector<std::string>& row, const std::vector<double>& times, c
 std::string table_of(const std::vector<BenchResult>& results) {
   const bool device = results[0].device.has_value();
   std::vector<std::string> header{"mask"};
-  if (device) header.emplace_back("tile");
+  if (device) header.emplace_back("forward tile");
   for (const char* pass : {"forward ms", "backward ms"}) {
     header.insert(header.end(), {pass, "spread", "TFLOP/s element", "tile"});
     if (device) header.emplace_back("sustained");

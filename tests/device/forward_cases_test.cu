@@ -164,15 +164,22 @@ TEST(ForwardCases, A13_per_head_mask_reaches_the_query_heads_of_its_kv_head) {
   const AttentionShape shape{1, 256, 256, 4, 2, 128};
   probe(shape, mask.view(), [](std::int64_t, std::int64_t h, std::int64_t i) { return h < 2 ? 1 : i + 1; });
   oracle(shape, mask.view());
+  const AttentionShape packable{1, 256, 256, 32, 2, 128};
+  const auto count = [](std::int64_t, std::int64_t h, std::int64_t i) { return h < 16 ? 1 : i + 1; };
+  probe(packable, mask.view(), count, packed_tile(128));
+  oracle(packable, mask.view(), Layout::bshd, packed_tile(128));
 }
 TEST(ForwardCases, A14_batch_rows_keep_their_own_masks) {
   ColumnMask mask({2, 1, 256, 256});
   for (std::int32_t j = 0; j < 256; ++j)
     mask.set(0, 0, j, {256, 256, 0, j}), mask.set(1, 0, j, {j < 128 ? 128 : 256, 256, 0, j});
   const AttentionShape shape{2, 256, 256, 2, 2, 64};
-  probe(shape, mask.view(),
-        [](std::int64_t b, std::int64_t, std::int64_t i) { return b == 1 && i >= 128 ? i - 127 : i + 1; });
+  const auto count = [](std::int64_t b, std::int64_t, std::int64_t i) { return b == 1 && i >= 128 ? i - 127 : i + 1; };
+  probe(shape, mask.view(), count);
   oracle(shape, mask.view());
+  const AttentionShape packable{2, 256, 256, 16, 2, 64};
+  probe(packable, mask.view(), count, packed_tile(64));
+  oracle(packable, mask.view(), Layout::padded, packed_tile(64));
 }
 TEST(ForwardCases, A15_an_empty_run_inside_a_tile) {
   golden(mask_of(256, 256, [](std::int32_t) { return HiddenRows{200, 200, 0, 0}; }), all(256, 256));
