@@ -161,13 +161,14 @@ class NodeSearch {
     if (dearer > 2 * threshold_) return 0;
     const std::int64_t before = inbound_cost(a, b);
     const auto from = static_cast<std::int32_t>(x), to = static_cast<std::int32_t>(y);
-    traffic_.exchange(from, to, static_cast<std::int32_t>(length));
+    traffic_.propose(from, to, static_cast<std::int32_t>(length));
     const std::int64_t allowed = threshold_ > 0 ? random_.below(static_cast<std::uint64_t>(threshold_) + 1) : 0;
     const std::int64_t work = traffic_.only_intervals() ? 0 : static_cast<std::int64_t>(length);
     if (inbound_cost(a, b) - before + dearer > allowed) {
-      traffic_.exchange(from, to, static_cast<std::int32_t>(length));
+      traffic_.undo();
       return 2 * work;
     }
+    traffic_.keep();
     commit(a, b, x, y, length, moved);
     if (++accepted_ % 16 == 0 || threshold_ == 0) keep();
     return work;

@@ -95,32 +95,32 @@ NodeTraffic::Run NodeTraffic::neighbours(std::size_t node, std::int32_t begin, s
   return found;
 }
 
-std::int32_t NodeTraffic::ahead(std::int32_t chunk, std::int32_t most) const {
-  const std::uint64_t* const bits = &owned_[static_cast<std::size_t>(node_of(chunk)) * words_];
-  std::size_t w = static_cast<std::size_t>(chunk) >> 6;
-  int room = 64 - (chunk & 63);
-  int run = std::countr_one(bits[w] >> (chunk & 63));
-  std::int32_t length = run;
-  while (run == room && length < most && ++w < words_) {
-    room = 64;
-    run = std::countr_one(bits[w]);
-    length += run;
+/// What the node's inbound traffic changes by when chunks [begin, end) come, or loses when they leave. Both ends ascend,
+/// so of the other chunks of the node only the two neighbours can cover what these need. All of it is one interval: the
+/// needs of consecutive chunks touch.
+std::int64_t NodeTraffic::gain(std::size_t node, std::int32_t begin, std::int32_t end) const {
+  const Run near = neighbours(node, begin, end);
+  std::int64_t sum = 0;
+  for (const Intervals& layer : intervals_) {
+    std::int32_t from = layer.runs[static_cast<std::size_t>(begin)].begin;
+    std::int32_t to = layer.runs[static_cast<std::size_t>(end) - 1].end;
+    if (near.begin >= 0) from = std::max(from, layer.runs[static_cast<std::size_t>(near.begin)].end);
+    if (near.end < static_cast<std::int32_t>(chunks_)) {
+      to = std::min(to, layer.runs[static_cast<std::size_t>(near.end)].begin);
+    }
+    sum += layer.weight * (std::max(0, to - from) - (end - begin));
   }
-  return std::min(length, most);
+  return sum;
 }
 
-std::int32_t NodeTraffic::behind(std::int32_t chunk, std::int32_t most) const {
-  const std::uint64_t* const bits = &owned_[static_cast<std::size_t>(node_of(chunk)) * words_];
-  std::size_t w = static_cast<std::size_t>(chunk) >> 6;
-  int room = (chunk & 63) + 1;
-  int run = std::countl_one(bits[w] << (64 - room));
-  std::int32_t length = run;
-  while (run == room && length < most && w > 0) {
-    room = 64;
-    run = std::countl_one(bits[--w]);
-    length += run;
-  }
-  return std::min(length, most);
+/// Chunks [begin, end) come to the node or leave it.
+void NodeTraffic::flip(std::size_t node, std::int32_t begin, std::int32_t end) {
+  std::uint64_t* const bits = &owned_[node * words_];
+  std::size_t w = static_cast<std::size_t>(begin) >> 6;
+  const std::size_t last = static_cast<std::size_t>(end - 1) >> 6;
+  std::uint64_t mask = ~std::uint64_t{0} << (begin & 63);
+  for (; w < last; ++w, mask = ~std::uint64_t{0}) bits[w] ^= mask;
+  bits[w] ^= mask & (~std::uint64_t{0} >> (63 - ((end - 1) & 63)));
 }
 
 template <int kStep>
@@ -139,27 +139,13 @@ void NodeTraffic::change_counts(Counted& layer, std::size_t node, std::size_t ch
 /// Chunks [begin, end) come to (kStep = 1) or leave (-1) the node.
 template <int kStep>
 void NodeTraffic::change(std::size_t node, std::int32_t begin, std::int32_t end) {
-  for (std::int32_t c = begin; c < end; ++c) {
+  flip(node, begin, end);
+  for (std::int32_t c = begin; c < end && !counted_.empty(); ++c) {
     const std::size_t chunk = static_cast<std::size_t>(c);
-    std::uint64_t& word = owned_[node * words_ + (chunk >> 6)];
-    const std::uint64_t bit = std::uint64_t{1} << (chunk & 63);
-    word = kStep > 0 ? word | bit : word & ~bit;
     for (Counted& layer : counted_) change_counts<kStep>(layer, node, chunk);
-    if (!counted_.empty()) remote_[node * chunks_ + chunk] = kStep > 0 ? 0 : 1;
+    remote_[node * chunks_ + chunk] = kStep > 0 ? 0 : 1;
   }
-  if (intervals_.empty()) return;
-  // Both ends ascend, so of the other chunks of the node only the two neighbours can cover what these need. All of it
-  // is one interval: the needs of consecutive chunks touch.
-  const Run near = neighbours(node, begin, end);
-  for (const Intervals& layer : intervals_) {
-    std::int32_t from = layer.runs[static_cast<std::size_t>(begin)].begin;
-    std::int32_t to = layer.runs[static_cast<std::size_t>(end) - 1].end;
-    if (near.begin >= 0) from = std::max(from, layer.runs[static_cast<std::size_t>(near.begin)].end);
-    if (near.end < static_cast<std::int32_t>(chunks_)) {
-      to = std::min(to, layer.runs[static_cast<std::size_t>(near.end)].begin);
-    }
-    inbound_[node] += kStep * layer.weight * (std::max(0, to - from) - (end - begin));
-  }
+  if (!intervals_.empty()) inbound_[node] += kStep * gain(node, begin, end);
 }
 
 void NodeTraffic::move(std::int32_t chunk, std::int32_t to) {
@@ -177,6 +163,39 @@ void NodeTraffic::exchange(std::int32_t x, std::int32_t y, std::int32_t length) 
   change<1>(static_cast<std::size_t>(b), x, x + length);
   std::fill_n(node_of_.begin() + x, length, b);
   std::fill_n(node_of_.begin() + y, length, a);
+}
+
+void NodeTraffic::flip_proposed() {
+  const auto& [x, y, length, a, b, inbound_a, inbound_b] = proposed_;
+  flip(a, x, x + length);
+  flip(b, y, y + length);
+  flip(a, y, y + length);
+  flip(b, x, x + length);
+}
+
+void NodeTraffic::propose(std::int32_t x, std::int32_t y, std::int32_t length) {
+  const std::size_t a = static_cast<std::size_t>(node_of(x)), b = static_cast<std::size_t>(node_of(y));
+  proposed_ = {x, y, length, a, b, inbound_[a], inbound_[b]};
+  if (!only_intervals()) return exchange(x, y, length);
+  const std::int32_t x_end = x + length, y_end = y + length;
+  inbound_[a] -= gain(a, x, x_end);
+  inbound_[b] -= gain(b, y, y_end);
+  flip_proposed();  // neighbours lie outside of a stretch, so what comes may be there already
+  inbound_[a] += gain(a, y, y_end);
+  inbound_[b] += gain(b, x, x_end);
+}
+
+void NodeTraffic::keep() {
+  if (!only_intervals()) return;
+  std::fill_n(node_of_.begin() + proposed_.x, proposed_.length, static_cast<std::int32_t>(proposed_.b));
+  std::fill_n(node_of_.begin() + proposed_.y, proposed_.length, static_cast<std::int32_t>(proposed_.a));
+}
+
+void NodeTraffic::undo() {
+  if (!only_intervals()) return exchange(proposed_.x, proposed_.y, proposed_.length);
+  flip_proposed();
+  inbound_[proposed_.a] = proposed_.inbound_a;
+  inbound_[proposed_.b] = proposed_.inbound_b;
 }
 
 std::int64_t NodeTraffic::worst() const {

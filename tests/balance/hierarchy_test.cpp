@@ -86,7 +86,12 @@ TEST(Hierarchy, exchanges_of_stretches_count_intervals_and_scattered_needs_alike
                traffic.node_of(y + length) == traffic.node_of(y)) {
           ++length;
         }
-        traffic.exchange(x, y, length);
+        if (move % 3 == 0) {
+          traffic.exchange(x, y, length);
+        } else {
+          traffic.propose(x, y, length);
+          move % 3 == 1 ? traffic.keep() : traffic.undo();
+        }
         const std::vector<std::int64_t> ranks(traffic.nodes().begin(), traffic.nodes().end());
         const auto fresh = count_traffic(needs, ranks, nodes, nodes, chunks, 1);
         for (std::int64_t n = 0; n < nodes; ++n) {
