@@ -12,7 +12,12 @@ namespace flashmask::balancing {
 namespace {
 
 constexpr std::int64_t kMostPerNode = 65'535;  // NodeTraffic counts in 16 bits
-constexpr std::int64_t kNodeSteps = 400;       // of pair exchanges inside one node: more rarely help
+// Pair exchanges inside one node: 400 gave the same plans and a third more time, in rounds of trades that failed.
+constexpr std::int64_t kNodeSteps = 50;
+// With few nodes several short searches from the start find less traffic than one long one (five on 2 nodes: 8% less);
+// with many nodes one long search does.
+constexpr std::int64_t kStarts = 10;  // over the number of nodes
+constexpr std::uint64_t kSeedStride = 0x9e37;
 constexpr std::int64_t kTradeSteps = 300'000;  // swaps looked at, about a tenth of a microsecond each
 
 /// The largest normalised target within (1 + epsilon) times the bound in the units of the workload.
@@ -49,13 +54,22 @@ class Hierarchy {
     for (const std::int64_t share : {8, 2, 1}) {
       const NodeLimits limits = limits_within(target - (target - bound) / share);
       if (*std::max_element(limits.counts.begin(), limits.counts.end()) > kMostPerNode) return false;
-      Budget budget(options_.steps > 0 ? options_.steps : default_moves(), solve_.deadline);
-      const std::uint64_t seed = solve_.seed + 8 - static_cast<std::uint64_t>(share);
-      NodeTraffic traffic(needs_, options_.nodes, search_nodes(in_, needs_, limits, typical, seed, budget));
-      for (std::int64_t n = 0; n < options_.nodes; ++n) solve_node(n, traffic);
-      state = State(in_, rank_of_);
-      trade(traffic, state);
-      if (state.peak(in_) <= target) return true;
+      const std::int64_t starts = share == 8 ? std::max<std::int64_t>(1, kStarts / options_.nodes) : 1;
+      std::int64_t least = -1;
+      for (std::int64_t i = 0; i < starts; ++i) {
+        Budget budget((options_.steps > 0 ? options_.steps : default_moves()) / starts, solve_.deadline);
+        const std::uint64_t seed =
+            solve_.seed + 8 - static_cast<std::uint64_t>(share) + kSeedStride * static_cast<std::uint64_t>(i);
+        NodeTraffic traffic(needs_, options_.nodes, search_nodes(in_, needs_, limits, typical, seed, budget));
+        for (std::int64_t n = 0; n < options_.nodes; ++n) solve_node(n, traffic);
+        State found(in_, rank_of_);
+        trade(traffic, found);
+        const bool within = found.peak(in_) <= target;
+        if (least >= 0 && !(within && traffic.worst() < least)) continue;
+        if (within) least = traffic.worst();
+        state = std::move(found);
+      }
+      if (least >= 0) return true;
     }
     state = descend(in_, std::move(state), target, default_steps(in_));  // blind to traffic
     return state.peak(in_) <= target;
@@ -81,7 +95,7 @@ class Hierarchy {
     }
     return limits;
   }
-  [[nodiscard]] std::int64_t default_moves() const { return 34'000 + 94 * in_.chunks(); }
+  [[nodiscard]] std::int64_t default_moves() const { return 40'000 + 112 * in_.chunks(); }
 
   /// Stage 3: IPO among the ranks of one node over the chunks it was given, until all are within the target.
   void solve_node(std::int64_t n, const NodeTraffic& traffic) {
