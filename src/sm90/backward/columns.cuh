@@ -28,6 +28,7 @@ namespace flashmask::sm90::backward_pass {
 template <BackwardConfig C>
 struct Columns {
   using Memory = SharedMemory<C>;
+  using RowRing = RingPosition<Memory::row_stages>;
   static constexpr std::uint32_t head_steps = static_cast<std::uint32_t>(C.head_dim) / 16;
   static constexpr std::uint32_t row_steps = block_rows / 16;
   static constexpr ptx::Operand operand = operand_of(C);
@@ -208,7 +209,8 @@ struct Columns {
     TileWord word = read_word(0);
     if ((word.flags & tile_flag::end) == 0) begin_first_block();
     std::uint32_t tile = 0;
-    for (; (word.flags & tile_flag::end) == 0; ++tile) word = step(word, tile);
+    RowRing row;
+    for (; (word.flags & tile_flag::end) == 0; ++tile) word = step(word, tile, row);
     ptx::wgmma_wait<0>();
     pin_gradient(dk);
     // The dQ warpgroup waits for a tile that does not come: let it read the end word.
@@ -227,21 +229,19 @@ struct Columns {
   }
 
   /// One tile; returns the next tile's word. On entry its S^T stands in `s`, on exit the next tile's.
-  __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile) {
-    const std::uint32_t stage = tile % Memory::stages;
-    const std::uint32_t parity = tile / Memory::stages & 1U;
-    const std::uint32_t value = buffer_of(word.flags);
+  __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile, RowRing& row) {
+    const std::uint32_t stage = row.stage;
     const bool first = (word.flags & tile_flag::first) != 0;
     softmax(stage);
     if ((word.flags & tile_flag::partial) != 0) apply_intervals(word);
     pack_p();
-    wait(memory.full_dout, stage, parity);
-    if (first) wait(memory.full_v, value, parity_of(word.flags));
+    wait(memory.full_dout, stage, row.parity);
+    if (first) wait(&memory.full_v, 0, value_parity_of(word.flags));
     pin_scores();
     pin_packed();
     pin_gradient(dv);
     ptx::wgmma_fence();
-    issue_product(memory.v[0], value, memory.dout[0], stage);  // dP^T
+    issue_product(memory.v, 0, memory.dout[0], stage);  // dP^T
     issue_gradient(dv, memory.dout[0], stage, !first);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
@@ -249,10 +249,11 @@ struct Columns {
     pin_packed();
     pin_gradient(dv);
     arrive(memory.empty_dout, stage);
+    if ((word.flags & tile_flag::last) != 0) arrive(&memory.empty_v, 0);
     compute_ds(stage);
 
-    const std::uint32_t next_stage = stage ^ 1U;
-    wait(memory.full_q, next_stage, (tile + 1) / Memory::stages & 1U);
+    row.advance();
+    wait(memory.full_q, row.stage, row.parity);
     const TileWord next = read_word(tile + 1);
     const std::uint32_t key = buffer_of(next.flags);
     if ((next.flags & tile_flag::first) != 0) wait(memory.full_k, key, parity_of(next.flags));
@@ -260,12 +261,13 @@ struct Columns {
     pin_packed();
     pin_gradient(dk);
     ptx::wgmma_fence();
-    issue_product(memory.k[0], key, memory.q[0], next_stage);  // S^T; after the last tile: of stale ones, not used
+    issue_product(memory.k[0], key, memory.q[0], row.stage);  // S^T; after the last tile: of stale ones, not used
     issue_gradient(dk, memory.q[0], stage, !first);
     ptx::wgmma_commit();
-    wait(memory.empty_ds, stage, parity ^ 1U);
-    if constexpr (C.accumulate_dq) store_ds(stage);
-    arrive(memory.full_ds, stage);
+    const std::uint32_t ds_stage = tile % Memory::stages;
+    wait(memory.empty_ds, ds_stage, (tile / Memory::stages & 1U) ^ 1U);
+    if constexpr (C.accumulate_dq) store_ds(ds_stage);
+    arrive(memory.full_ds, ds_stage);
     ptx::wgmma_wait<0>();
     pin_scores();
     pin_packed();

@@ -17,18 +17,20 @@ namespace flashmask::sm90::backward_pass {
 
 template <BackwardConfig C>
 __device__ __forceinline__ void initialise_barriers(SharedMemory<C>& memory) {
+  const auto initialise = [](std::uint64_t& barrier, std::uint32_t count) {
+    ptx::mbarrier_init(ptx::shared_address(&barrier), count);
+  };
+  constexpr std::uint32_t columns = column_warps * C.warp_arrivals();
+  constexpr std::uint32_t dq = dq_warps * C.warp_arrivals();
   for (std::uint32_t i = 0; i < SharedMemory<C>::stages; ++i) {
-    ptx::mbarrier_init(ptx::shared_address(&memory.full_work[i]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&memory.full_k[i]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&memory.full_v[i]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&memory.full_q[i]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&memory.full_dout[i]), 1);
-    ptx::mbarrier_init(ptx::shared_address(&memory.full_ds[i]), column_warps * C.warp_arrivals());
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_k[i]), dq_warps * C.warp_arrivals());
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_work[i]), column_warps * C.warp_arrivals());
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_q[i]), column_warps * C.warp_arrivals());
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_dout[i]), column_warps * C.warp_arrivals());
-    ptx::mbarrier_init(ptx::shared_address(&memory.empty_ds[i]), dq_warps * C.warp_arrivals());
+    initialise(memory.full_work[i], 1), initialise(memory.empty_work[i], columns);
+    initialise(memory.full_k[i], 1), initialise(memory.empty_k[i], dq);
+    initialise(memory.full_ds[i], columns), initialise(memory.empty_ds[i], dq);
+  }
+  initialise(memory.full_v, 1), initialise(memory.empty_v, columns);
+  for (std::uint32_t i = 0; i < SharedMemory<C>::row_stages; ++i) {
+    initialise(memory.full_q[i], 1), initialise(memory.empty_q[i], columns);
+    initialise(memory.full_dout[i], 1), initialise(memory.empty_dout[i], columns);
   }
   ptx::fence_mbarrier_init();
 }

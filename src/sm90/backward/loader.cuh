@@ -25,6 +25,7 @@ struct Loader {
   Memory& memory;
   std::uint32_t tiles = 0;   ///< issued so far
   std::uint32_t blocks = 0;  ///< begun so far
+  RingPosition<Memory::row_stages> row;
 
   __device__ Loader(const MainParameters& parameters, Memory& shared) : p(parameters), memory(shared) {}
 
@@ -37,9 +38,9 @@ struct Loader {
     if (C.halves() == 2 && p.copies == 2) ptx::tensor_load(to + half_bytes, &map, on, 64, position, 0, head, batch);
   }
 
-  /// Waits until the buffer that use number `use` will have is free.
-  __device__ void wait_empty(std::uint64_t* barriers, std::uint32_t use) {
-    wait_for(ptx::shared_address(barriers + use % Memory::stages), (use / Memory::stages & 1U) ^ 1U, p.error);
+  /// Waits until the next tile's buffer is free.
+  __device__ void wait_empty(std::uint64_t* barriers) {
+    wait_for(ptx::shared_address(barriers + row.stage), row.parity ^ 1U, p.error);
   }
 
   /// Read from shared memory at every use: the loader has 32 registers.
@@ -47,17 +48,17 @@ struct Loader {
 
   __device__ void load_key() {
     const std::uint32_t buffer = blocks % Memory::stages;
-    wait_empty(memory.empty_k, blocks);
+    wait_for(ptx::shared_address(&memory.empty_k[buffer]), (blocks / Memory::stages & 1U) ^ 1U, p.error);
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_k[buffer]), kv_bytes);
     copy_tile(p.k, memory.k[buffer], block_columns * layout::row_bytes, &memory.full_k[buffer],
               current().block * block_columns, current().kv_head / p.parts, current().batch);
   }
 
   __device__ void load_value() {
-    const std::uint32_t buffer = blocks % Memory::stages;
-    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_v[buffer]), kv_bytes);
-    copy_tile(p.v, memory.v[buffer], block_columns * layout::row_bytes, &memory.full_v[buffer],
-              current().block * block_columns, current().kv_head / p.parts, current().batch);
+    wait_for(ptx::shared_address(&memory.empty_v), (blocks & 1U) ^ 1U, p.error);
+    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_v), kv_bytes);
+    copy_tile(p.v, memory.v, block_columns * layout::row_bytes, &memory.full_v, current().block * block_columns,
+              current().kv_head / p.parts, current().batch);
   }
 
   __device__ void post(const TileWord& word) {
@@ -66,11 +67,11 @@ struct Loader {
                          static_cast<std::uint32_t>(word.dq_tile));
   }
 
-  /// One tile: the word, Q with its statistics, dO, and where a work block begins, K before Q and V before dO.
+  /// One tile: the word, Q with its statistics, dO, and where a work block begins, K before Q and V last.
   __device__ void load_tile(std::int32_t query_head, std::int32_t tile, std::uint32_t flags) {
-    const std::uint32_t stage = tiles % Memory::stages;
+    const std::uint32_t stage = row.stage;
     flags |= block_flags(blocks);
-    wait_empty(memory.empty_q, tiles);
+    wait_empty(memory.empty_q);
     const std::int32_t flat = (current().batch * p.extents.query_heads + query_head) * p.extents.row_tiles + tile;
     post({tile * block_rows, flags, p.extents.list(current().batch, query_head, current().block), flat});
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_q[stage]), tile_bytes + sizeof(memory.stats[0]));
@@ -81,12 +82,13 @@ struct Loader {
     if (first) load_key();
     copy_tile(p.q, memory.q[stage], block_rows * layout::row_bytes, &memory.full_q[stage], tile * block_rows,
               query_head, current().batch);
-    if (first) load_value();
-    wait_empty(memory.empty_dout, tiles);
+    wait_empty(memory.empty_dout);
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_dout[stage]), tile_bytes);
     copy_tile(p.dout, memory.dout[stage], block_rows * layout::row_bytes, &memory.full_dout[stage], tile * block_rows,
               query_head, current().batch);
+    if (first) load_value();
     ++tiles;
+    row.advance();
   }
 
   /// The row tiles of one query head; `first` is the flag of the block's first tile and 0 afterwards.
@@ -140,9 +142,9 @@ struct Loader {
       }
     }
     // Tell the readers that nothing follows.
-    wait_empty(memory.empty_q, tiles);
+    wait_empty(memory.empty_q);
     post({0, tile_flag::end, 0, 0});
-    ptx::mbarrier_arrive(ptx::shared_address(&memory.full_q[tiles % Memory::stages]));
+    ptx::mbarrier_arrive(ptx::shared_address(&memory.full_q[row.stage]));
   }
 };
 

@@ -26,7 +26,7 @@ inline constexpr std::uint32_t odd_pair = 16;  ///< its pair of work blocks is t
 inline constexpr std::uint32_t end = 32;       ///< no tile: there is no more work
 }  // namespace tile_flag
 
-/// Which of the two buffers, taken in turn by successive work blocks, a tile's block has.
+/// Which of the two buffers of K and of work slots, taken in turn by successive work blocks, a tile's block has.
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t buffer_of(std::uint32_t flags) {
   return (flags & tile_flag::odd_block) != 0 ? 1U : 0U;
 }
@@ -34,34 +34,43 @@ inline constexpr std::uint32_t end = 32;       ///< no tile: there is no more wo
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t parity_of(std::uint32_t flags) {
   return (flags & tile_flag::odd_pair) != 0 ? 1U : 0U;
 }
+/// The same of the one buffer of V.
+[[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t value_parity_of(std::uint32_t flags) {
+  return (flags & tile_flag::odd_block) != 0 ? 1U : 0U;
+}
 /// The flags of all tiles of the CTA's work block number `block`.
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::uint32_t block_flags(std::uint32_t block) {
   return (block % 2 != 0 ? tile_flag::odd_block : 0U) | ((block / 2 & 1U) != 0 ? tile_flag::odd_pair : 0U);
 }
 
-/// The next Q and dO tiles, and the next work block's K and V, arrive while this one is being worked on.
+/// The next two Q and dO tiles and the next work block's K arrive while this one is being worked on: under the
+/// reductions of dQ a copy takes more than 2,000 cycles, so two tiles in all are not enough (docs/backward.md). For the
+/// third there is one V buffer only. V of a block is free after dP of its last tile (empty_v, one arrival a column
+/// warp), and the loader issues all that the columns need until then, word, K, Q and dO of the next block's first tile,
+/// before it waits for that.
 template <BackwardConfig C>
 struct SharedMemory {
-  static constexpr std::uint32_t stages = 2;
-  static constexpr std::uint32_t word_slots = 4;  ///< the dQ warpgroup may be two tiles behind the loader's two
+  static constexpr std::uint32_t stages = 2;      ///< of K, work slots and dS
+  static constexpr std::uint32_t row_stages = 3;  ///< of Q with its statistics, and of dO
+  static constexpr std::uint32_t word_slots = 8;  ///< the dQ warpgroup may be two tiles behind the loader's three
 
   alignas(1024) std::uint8_t k[stages][C.tile_bytes(block_columns)];
-  alignas(1024) std::uint8_t v[stages][C.tile_bytes(block_columns)];
-  alignas(1024) std::uint8_t q[stages][C.tile_bytes(block_rows)];
-  alignas(1024) std::uint8_t dout[stages][C.tile_bytes(block_rows)];
+  alignas(1024) std::uint8_t v[C.tile_bytes(block_columns)];
+  alignas(1024) std::uint8_t q[row_stages][C.tile_bytes(block_rows)];
+  alignas(1024) std::uint8_t dout[row_stages][C.tile_bytes(block_rows)];
   /// dS of both column warpgroups, [warpgroup][row][column], K-major for dQ.
   alignas(1024) std::uint8_t ds[stages][2][block_rows * layout::row_bytes];
-  alignas(16) float stats[stages][2][block_rows];
+  alignas(16) float stats[row_stages][2][block_rows];
   alignas(16) TileWord words[word_slots];
   alignas(16) WorkBlock work[stages];  ///< the block being worked on and the next
 
   // Barriers. full: the loader's copies have landed. empty: every reader is done. ds: between columns and dQ.
   alignas(8) std::uint64_t full_work[stages];
   std::uint64_t full_k[stages], empty_k[stages];
-  std::uint64_t full_v[stages];
-  std::uint64_t empty_work[stages];  ///< V of the block is free then, too
-  std::uint64_t full_q[stages], empty_q[stages];
-  std::uint64_t full_dout[stages], empty_dout[stages];
+  std::uint64_t full_v, empty_v;
+  std::uint64_t empty_work[stages];
+  std::uint64_t full_q[row_stages], empty_q[row_stages];
+  std::uint64_t full_dout[row_stages], empty_dout[row_stages];
   std::uint64_t full_ds[stages], empty_ds[stages];
   std::int32_t tiles[stages];  ///< of the block in the work slot, where blocks are swept
 };
