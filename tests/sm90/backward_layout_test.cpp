@@ -112,6 +112,7 @@ TEST(BackwardLayout, tile_flags_name_the_buffers_of_successive_blocks_and_their_
     const std::uint32_t flags = block_flags(block) | tile_flag::partial | tile_flag::last;
     EXPECT_EQ(buffer_of(flags), block % 2);
     EXPECT_EQ(parity_of(flags), block / 2 % 2);
+    EXPECT_EQ(value_parity_of(flags), block % 2);
   }
 }
 
@@ -180,9 +181,9 @@ TEST(BackwardLayout, a_sweep_visits_every_tile_once_from_any_front_on) {
     }
     std::vector<std::tuple<std::int32_t, std::int32_t, bool>> got;
     sweep(e, lists.view(), w, static_cast<std::int32_t>(want.size()), front,
-          [&](std::int32_t head, std::int32_t tile, bool partial, bool last) {
+          [&](std::int32_t head, std::int32_t tile, bool partial, std::int32_t left) {
             got.emplace_back(head, tile, partial);
-            ASSERT_EQ(last, got.size() == want.size()) << "draw " << n;
+            ASSERT_EQ(static_cast<std::size_t>(left), want.size() - got.size()) << "draw " << n;
           });
     ASSERT_EQ(got, want) << "draw " << n << " front " << front;
   }

@@ -12,8 +12,9 @@ for the reader to see, line by line.
 import random
 import sys
 
-WRONG = ["K released after the first tile", "work slot released with the first tile", "no wait for a free dS buffer"]
-STAGES, WORD_SLOTS = 2, 4
+WRONG = ["K released after the first tile", "work slot released with the first tile", "no wait for a free dS buffer",
+         "V released before dP was read"]
+STAGES, ROW_STAGES, WORD_SLOTS = 2, 3, 8
 IN_FLIGHT = "in flight"
 
 
@@ -49,10 +50,11 @@ class Model:
     def __init__(self, seed, wrong):
         self.random, self.wrong = random.Random(seed), wrong
         self.blocks = [self.random.choice([1, 1, 2, 3, 4, 7]) for _ in range(self.random.randint(0, 7))]  # tiles of each
-        ring = lambda count: [Barrier(count) for _ in range(STAGES)]
-        self.full = {"work": ring(1), "k": ring(1), "v": ring(1), "q": ring(1), "o": ring(1), "ds": ring(8)}
-        self.empty = {"work": ring(8), "k": ring(4), "q": ring(8), "o": ring(8), "ds": ring(4)}
-        self.data = {name: [None] * STAGES for name in "kvqo"}
+        ring = lambda count, size=STAGES: [Barrier(count) for _ in range(size)]
+        rows = ROW_STAGES
+        self.full = {"work": ring(1), "k": ring(1), "v": ring(1, 1), "q": ring(1, rows), "o": ring(1, rows), "ds": ring(8)}
+        self.empty = {"work": ring(8), "k": ring(4), "v": ring(8, 1), "q": ring(8, rows), "o": ring(8, rows), "ds": ring(4)}
+        self.data = {"k": [None] * STAGES, "v": [None], "q": [None] * rows, "o": [None] * rows}
         self.ds = [[None, None] for _ in range(STAGES)]
         self.words, self.work = [None] * WORD_SLOTS, [None] * STAGES
         self.readers, self.flying, self.written = [], [], []
@@ -96,22 +98,23 @@ class Model:
             for i in range(tiles):
                 yield from self.load_tile(tile, block, i == 0, i == tiles - 1)
                 tile += 1
-        yield from self.wait(self.empty["q"][tile % STAGES], tile // STAGES % 2 ^ 1)
+        yield from self.wait(self.empty["q"][tile % ROW_STAGES], tile // ROW_STAGES % 2 ^ 1)
         self.words[tile % WORD_SLOTS] = {"tile": None, "block": 0, "first": False, "last": False}
-        self.full["q"][tile % STAGES].arrive()
+        self.full["q"][tile % ROW_STAGES].arrive()
 
     def load_tile(self, tile, block, first, last):
-        stage, parity = tile % STAGES, tile // STAGES % 2 ^ 1
+        stage, parity = tile % ROW_STAGES, tile // ROW_STAGES % 2 ^ 1
         yield from self.wait(self.empty["q"][stage], parity)
         self.words[tile % WORD_SLOTS] = {"tile": tile, "block": block, "first": first, "last": last}
         if first:
             yield from self.wait(self.empty["k"][block % STAGES], block // STAGES % 2 ^ 1)
             yield from self.copy("k", block % STAGES, block)
         yield from self.copy("q", stage, tile)
-        if first:
-            yield from self.copy("v", block % STAGES, block)
         yield from self.wait(self.empty["o"][stage], parity)
         yield from self.copy("o", stage, tile)
+        if first:
+            yield from self.wait(self.empty["v"][0], block % 2 ^ 1)
+            yield from self.copy("v", 0, block)
 
     def columns(self, group):
         yield from self.wait(self.full["q"][0], 0)
@@ -129,37 +132,43 @@ class Model:
     def first_scores(self, word):
         key = word["block"] % STAGES
         yield from self.wait(self.full["k"][key], word["block"] // STAGES % 2)
-        reads = ("k", key, word["block"]), ("q", word["tile"] % STAGES, word["tile"])
+        reads = ("k", key, word["block"]), ("q", word["tile"] % ROW_STAGES, word["tile"])
         self.begin_read(*reads)
         yield
         self.end_read(*reads)
 
     def step(self, group, word):
         tile, block = word["tile"], word["block"]
-        stage, parity, value = tile % STAGES, tile // STAGES % 2, block % STAGES
-        yield from self.wait(self.full["o"][stage], parity)
+        stage, ds_stage, value_reads = tile % ROW_STAGES, tile % STAGES, ("v", 0, block)
+        yield from self.wait(self.full["o"][stage], tile // ROW_STAGES % 2)
         if word["first"]:
-            yield from self.wait(self.full["v"][value], block // STAGES % 2)
-        reads = ("v", value, block), ("o", stage, tile)
+            yield from self.wait(self.full["v"][0], block % 2)
+        early = self.wrong == "V released before dP was read"
+        if early and word["last"]:
+            self.empty["v"][0].arrive(4)
+        reads = value_reads, ("o", stage, tile)
         self.begin_read(*reads)
         yield
         self.end_read(*reads)
         self.empty["o"][stage].arrive(4)
+        if word["last"] and not early:
+            self.empty["v"][0].arrive(4)
         yield
-        yield from self.wait(self.full["q"][stage ^ 1], (tile + 1) // STAGES % 2)
+        ahead = (tile + 1) % ROW_STAGES
+        yield from self.wait(self.full["q"][ahead], (tile + 1) // ROW_STAGES % 2)
         following = self.words[(tile + 1) % WORD_SLOTS]
         key, reads = following["block"] % STAGES, [("q", stage, tile)]
         if following["first"]:
             yield from self.wait(self.full["k"][key], following["block"] // STAGES % 2)
         if following["tile"] is not None:
-            reads += [("k", key, following["block"]), ("q", stage ^ 1, tile + 1)]
+            reads += [("k", key, following["block"]), ("q", ahead, tile + 1)]
         self.begin_read(*reads)
         yield
         if self.wrong != "no wait for a free dS buffer":
-            yield from self.wait(self.empty["ds"][stage], parity ^ 1)
-        check(("ds", stage) not in self.readers, "dS overwritten while it is read")
-        self.ds[stage][group] = tile
-        self.full["ds"][stage].arrive(4)
+            yield from self.wait(self.empty["ds"][ds_stage], tile // STAGES % 2 ^ 1)
+        check(("ds", ds_stage) not in self.readers, "dS overwritten while it is read")
+        self.ds[ds_stage][group] = tile
+        self.full["ds"][ds_stage].arrive(4)
         yield
         self.end_read(*reads)
         self.empty["q"][stage].arrive(4)

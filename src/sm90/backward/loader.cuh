@@ -23,11 +23,13 @@ struct Loader {
 
   const MainParameters& p;
   Memory& memory;
-  std::uint32_t tiles = 0;   ///< issued so far
-  std::uint32_t blocks = 0;  ///< begun so far
-  RingPosition<Memory::row_stages> row;
+  std::uint32_t tiles = 0;         ///< issued so far
+  volatile std::uint32_t& blocks;  ///< begun so far
 
-  __device__ Loader(const MainParameters& parameters, Memory& shared) : p(parameters), memory(shared) {}
+  __device__ Loader(const MainParameters& parameters, Memory& shared)
+      : p(parameters), memory(shared), blocks(shared.begun) {
+    blocks = 0;
+  }
 
   /// All 64-element halves of `rows` positions of one head. Bytes land on `barrier`.
   __device__ void copy_tile(const CUtensorMap& map, std::uint8_t* destination, std::uint32_t half_bytes,
@@ -40,7 +42,8 @@ struct Loader {
 
   /// Waits until the next tile's buffer is free.
   __device__ void wait_empty(std::uint64_t* barriers) {
-    wait_for(ptx::shared_address(barriers + row.stage), row.parity ^ 1U, p.error);
+    wait_for(ptx::shared_address(barriers + tiles % Memory::row_stages), (tiles / Memory::row_stages & 1U) ^ 1U,
+             p.error);
   }
 
   /// Read from shared memory at every use: the loader has 32 registers.
@@ -69,7 +72,7 @@ struct Loader {
 
   /// One tile: the word, Q with its statistics, dO, and where a work block begins, K before Q and V last.
   __device__ void load_tile(std::int32_t query_head, std::int32_t tile, std::uint32_t flags) {
-    const std::uint32_t stage = row.stage;
+    const std::uint32_t stage = tiles % Memory::row_stages;
     flags |= block_flags(blocks);
     wait_empty(memory.empty_q);
     const std::int32_t flat = (current().batch * p.extents.query_heads + query_head) * p.extents.row_tiles + tile;
@@ -88,23 +91,6 @@ struct Loader {
               query_head, current().batch);
     if (first) load_value();
     ++tiles;
-    row.advance();
-  }
-
-  /// The row tiles of one query head; `first` is the flag of the block's first tile and 0 afterwards.
-  __device__ void load_list(std::int32_t head_in_group, std::int32_t last_head, std::uint32_t& first) {
-    const std::int32_t query_head = current().kv_head * p.extents.group() + head_in_group;
-    const std::int32_t list = p.extents.list(current().batch, query_head, current().block);
-    std::int32_t run = p.lists.begin[list];
-    for (std::int32_t left = p.lists.count[list]; left > 0; --left, ++run) {
-      const int4 r = __ldg(reinterpret_cast<const int4*>(p.lists.runs + run));  // first, count, classes, bitmap
-      const std::uint32_t partial = has_partial(static_cast<std::uint32_t>(r.z)) ? tile_flag::partial : 0U;
-      for (std::int32_t tile = r.x; tile < r.x + r.y; ++tile) {
-        const bool last = left == 1 && tile == r.x + r.y - 1 && head_in_group == last_head;
-        load_tile(query_head, tile, partial | first | (last ? tile_flag::last : 0U));
-        first = 0;
-      }
-    }
   }
 
   /// Where a CTA of this KV head was last.
@@ -112,39 +98,30 @@ struct Loader {
     return p.front + current().batch * p.extents.kv_heads + current().kv_head;
   }
 
-  /// The tiles of the whole group, from the front on.
-  __device__ void sweep_block() {
-    std::uint32_t first = tile_flag::first;
-    sweep(p.extents, p.lists, current(), memory.tiles[blocks % Memory::stages], ptx::load_volatile(front()),
-          [&](std::int32_t head, std::int32_t tile, bool partial, bool last) {
-            if (tiles % front_step == 0) ptx::store_volatile(front(), head * p.extents.row_tiles + tile);
+  /// The tiles of the whole group, from the front on where there is one.
+  __device__ void load_block() {
+    const volatile std::int32_t& count = memory.tiles[blocks % Memory::stages];
+    sweep(p.extents, p.lists, current(), count, p.front == nullptr ? 0U : ptx::load_volatile(front()),
+          [&](std::int32_t head, std::int32_t tile, bool partial, std::int32_t left) {
+            if (p.front != nullptr && tiles % front_step == 0) {
+              ptx::store_volatile(front(), head * p.extents.row_tiles + tile);
+            }
             load_tile(current().kv_head * p.extents.group() + head, tile,
-                      (partial ? tile_flag::partial : 0U) | first | (last ? tile_flag::last : 0U));
-            first = 0;
+                      (partial ? tile_flag::partial : 0U) | (left == 0 ? tile_flag::last : 0U) |
+                          (left + 1 == count ? tile_flag::first : 0U));
           });
   }
 
-  /// From the top: a sweep costs the loader 1% of a call's time (docs/backward.md).
-  __device__ void load_block() {
-    const std::int32_t last_head = current().last_head;
-    std::uint32_t first = tile_flag::first;
-    for (std::int32_t g = 0; g <= last_head; ++g) load_list(g, last_head, first);
-  }
-
   __device__ void run() {
-    for (;; ++blocks) {
+    for (;; blocks = blocks + 1) {
       wait_for(ptx::shared_address(&memory.full_work[blocks % Memory::stages]), blocks / Memory::stages & 1U, p.error);
       if (current().block < 0) break;
-      if (p.front != nullptr) {
-        sweep_block();
-      } else {
-        load_block();
-      }
+      load_block();
     }
     // Tell the readers that nothing follows.
     wait_empty(memory.empty_q);
     post({0, tile_flag::end, 0, 0});
-    ptx::mbarrier_arrive(ptx::shared_address(&memory.full_q[row.stage]));
+    ptx::mbarrier_arrive(ptx::shared_address(&memory.full_q[tiles % Memory::row_stages]));
   }
 };
 

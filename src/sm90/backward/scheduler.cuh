@@ -19,8 +19,7 @@ __device__ __forceinline__ void draw_blocks(const MainParameters& p, SharedMemor
   auto item = static_cast<std::int32_t>(blockIdx.x);
   for (std::uint32_t drawn = 0;; ++drawn) {
     const WorkBlock found = next_block(p, item);
-    const bool sweeps = p.front != nullptr && found.block >= 0;
-    const std::int32_t tiles = sweeps ? block_tiles(p.extents, p.lists, found) : 0;
+    const std::int32_t tiles = found.block < 0 ? 0 : block_tiles(p.extents, p.lists, found);
     // The columns read the slot until they have written dK and dV.
     const std::uint32_t stage = drawn % stages;
     wait_for(ptx::shared_address(&memory.empty_work[stage]), (drawn / stages & 1U) ^ 1U, p.error);

@@ -46,8 +46,7 @@ inline constexpr std::uint32_t end = 32;       ///< no tile: there is no more wo
 /// The next two Q and dO tiles and the next work block's K arrive while this one is being worked on: under the
 /// reductions of dQ a copy takes more than 2,000 cycles, so two tiles in all are not enough (docs/backward.md). For the
 /// third there is one V buffer only. V of a block is free after dP of its last tile (empty_v, one arrival a column
-/// warp), and the loader issues all that the columns need until then, word, K, Q and dO of the next block's first tile,
-/// before it waits for that.
+/// warp), and the loader issues K, Q and dO of the next block's first tile before it waits for that.
 template <BackwardConfig C>
 struct SharedMemory {
   static constexpr std::uint32_t stages = 2;      ///< of K, work slots and dS
@@ -72,7 +71,8 @@ struct SharedMemory {
   std::uint64_t full_q[row_stages], empty_q[row_stages];
   std::uint64_t full_dout[row_stages], empty_dout[row_stages];
   std::uint64_t full_ds[stages], empty_ds[stages];
-  std::int32_t tiles[stages];  ///< of the block in the work slot, where blocks are swept
+  std::int32_t tiles[stages];  ///< of the block in the work slot
+  std::uint32_t begun;         ///< blocks that the loader has begun; here because it is short of registers
 };
 
 inline constexpr std::uint32_t column_warps = 8;

@@ -28,28 +28,38 @@ FLASHMASK_HOST_DEVICE inline std::int32_t block_tiles(const Extents& e, const Co
   return shared ? tiles * e.group() : tiles;
 }
 
-/// Calls visit(head, tile, partial, last) once for each of the `tiles` tiles of a work block, `head` counting inside
-/// the group, beginning with the first tile at or after `front` and wrapping around after the group's last. `front` is
-/// head * row_tiles + tile; values beyond the group mean 0. `Block` is WorkBlock, or volatile and read at every use by
-/// who is short of registers; not after the last tile.
+/// Calls visit(head, tile, partial, left) once for each of the `tiles` tiles of a work block, `left` being how many
+/// come after it and `head` counting inside the group, beginning with the first tile at or after `front` and wrapping
+/// around after the group's last. `front` is head * row_tiles + tile; values beyond the group mean 0. `Block` is
+/// WorkBlock, or volatile and read at every use by who is short of registers; not after the last tile.
 template <typename Block, typename Visit>
 FLASHMASK_HOST_DEVICE void sweep(const Extents& e, const ColumnLists& lists, const Block& w, std::int32_t tiles,
                                  std::uint32_t front, Visit&& visit) {
+  if (tiles == 0) return;
   if (front >= static_cast<std::uint32_t>(e.group() * e.row_tiles)) front = 0;
-  std::int32_t lowest = static_cast<std::int32_t>(front) % e.row_tiles;
   std::int32_t head = static_cast<std::int32_t>(front) / e.row_tiles;
-  while (tiles > 0) {
-    const std::int32_t list = e.list(w.batch, w.kv_head * e.group() + head, w.block);
-    std::int32_t run = lists.begin[list];
-    for (std::int32_t n = lists.count[list]; n > 0 && tiles > 0; --n, ++run) {
-      const Run r = lists.runs[run];
-      const bool partial = has_partial(r.classes);
-      for (std::int32_t tile = r.first < lowest ? lowest : r.first; tile < r.first + r.count && tiles > 0; ++tile) {
-        visit(head, tile, partial, --tiles == 0);
-      }
+  std::int32_t tile = static_cast<std::int32_t>(front) % e.row_tiles;
+  std::int32_t list = e.list(w.batch, w.kv_head * e.group() + head, w.block);
+  std::int32_t run = lists.begin[list];
+  std::int32_t runs = lists.count[list];  // of this head, from `run` on
+  while (runs > 0 && lists.runs[run].first + lists.runs[run].count <= tile) ++run, --runs;
+  if (runs > 0 && lists.runs[run].first > tile) tile = lists.runs[run].first;
+  for (;;) {
+    while (runs == 0) {
+      head = head + 1 == e.group() ? 0 : head + 1;
+      list = e.list(w.batch, w.kv_head * e.group() + head, w.block);
+      run = lists.begin[list];
+      runs = lists.count[list];
+      if (runs > 0) tile = lists.runs[run].first;
     }
-    lowest = 0;
-    head = head + 1 == e.group() ? 0 : head + 1;
+    const std::int32_t end = lists.runs[run].first + lists.runs[run].count;
+    const bool partial = has_partial(lists.runs[run].classes);
+    for (; tile < end; ++tile) {
+      visit(head, tile, partial, --tiles);
+      if (tiles == 0) return;
+    }
+    ++run, --runs;
+    if (runs > 0) tile = lists.runs[run].first;
   }
 }
 
