@@ -35,15 +35,15 @@ struct EveryLanePacked {
 
 /// Launches `Instance` on what it takes of every kind of mask, with and without bitmaps, against float64.
 template <class Instance>
-void check_every_kind(std::int64_t query_heads, TileShape tile) {
+void check_every_kind(const AttentionShape& s, TileShape tile) {
   const ForwardWorkspace workspace;
   WorstErrors errors;
-  const AttentionShape s{2, 301, 450, query_heads, 2, 128};
   for (int kind = 0; kind < static_cast<int>(MaskKind::count); ++kind) {
     for (const bool bitmaps : {true, false}) {
       const auto seed = static_cast<std::uint64_t>(300 + kind);
       Random random(seed);
-      const RawMask mask = random_family_mask(random, {s.batch, 2, s.rows, s.columns}, static_cast<MaskKind>(kind));
+      const RawMask mask =
+          random_family_mask(random, {s.batch, s.kv_heads, s.rows, s.columns}, static_cast<MaskKind>(kind));
       ForwardCase<__nv_bfloat16> c(s, mask.view(), seed, {.grid = 5, .tile = tile, .bitmaps = bitmaps});
       c.poison();
       c.mask.refill(c.vectors.view(), nullptr);
@@ -57,10 +57,10 @@ void check_every_kind(std::int64_t query_heads, TileShape tile) {
 }
 
 TEST(ForwardRacecheck, every_lane_arrives_on_every_mask_kind) {
-  check_every_kind<EveryLane>(2, {192, 80});
+  check_every_kind<EveryLane>({2, 301, 450, 2, 2, 128}, {192, 80});
 }
 TEST(ForwardRacecheck, every_lane_arrives_with_packed_heads) {
-  check_every_kind<EveryLanePacked>(16, packed_tile(128));
+  check_every_kind<EveryLanePacked>({1, 150, 300, 16, 2, 128}, packed_tile(128));
 }
 
 }  // namespace

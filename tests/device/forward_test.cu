@@ -84,8 +84,8 @@ TEST_F(Forward, packed_heads_on_the_twelve_masks) {
 }
 
 TEST_F(Forward, packed_heads_of_ragged_sizes) {
-  for (const std::int64_t rows : {1, 23, 24, 25, 191, 193}) {
-    for (const std::int64_t columns : {1, 15, 16, 17, 79, 81, 203}) {
+  for (const std::int64_t rows : {1, 23, 24, 25, 193}) {
+    for (const std::int64_t columns : {1, 15, 16, 81, 203}) {
       for (const char* name : {"full", "causal"}) {
         check<__nv_bfloat16>({1, rows, columns, 16, 2, 128}, named(name, rows, columns),
                              "packed " + (name + (" " + std::to_string(rows))) + "x" + std::to_string(columns),
@@ -100,8 +100,8 @@ TEST_F(Forward, packed_heads_of_every_layout_head_dim_and_dtype) {
     for (const std::int64_t d : {32, 64, 80, 112, 128}) {
       const std::string what = "packed d=" + std::to_string(d);
       const ForwardSetup setup{.layout = layout, .grid = 5, .tile = packed_tile(d)};
-      check<__nv_bfloat16>({2, 320, 300, 24, 1, d}, named("causal_document", 320, 300, 2), what, setup);
-      check<__half>({2, 320, 300, 24, 1, d}, named("random_eviction", 320, 300), what + " fp16", setup);
+      check<__nv_bfloat16>({2, 130, 170, 24, 1, d}, named("causal_document", 130, 170, 2), what, setup);
+      check<__half>({2, 130, 170, 24, 1, d}, named("random_eviction", 130, 170), what + " fp16", setup);
     }
   }
 }
@@ -111,7 +111,7 @@ TEST_F(Forward, packed_maps_too_small_for_bitmaps_or_runs_and_large_scores_stay_
     for (const std::int32_t runs : {0, 50}) {
       ForwardSetup setup{.tile = packed_tile(128)};
       setup.capacity = sm90::MapCapacity{.row_runs = runs, .column_runs = 1000, .bitmaps = bitmaps};
-      check<__nv_bfloat16>({2, 700, 700, 16, 2, 128}, named("share_question", 700, 700, 2),
+      check<__nv_bfloat16>({2, 400, 400, 16, 2, 128}, named("share_question", 400, 400, 2),
                            "packed, " + std::to_string(bitmaps) + " bitmaps, " + std::to_string(runs) + " runs", setup);
     }
   }
