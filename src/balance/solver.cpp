@@ -126,7 +126,7 @@ Solution solve(const Instance& in, const SolveOptions& options) {
 
 std::int64_t default_steps(const Instance& in) {
   // Few ranks offer few exchanges: there the walk has to be longer, and is still short.
-  return in.ranks() < 16 ? 4096 : 96 + 6 * in.ranks();
+  return in.ranks() < 16 ? 4096 : 64 + 6 * in.ranks();
 }
 
 }  // namespace flashmask::balancing
