@@ -133,6 +133,25 @@ std::vector<std::vector<std::int64_t>> documents_of(const NamedMask& named) {
   return all;
 }
 
+/// Cells are counted alike by everybody, so a plan in cells must carry those of this mask, times the layers it counted
+/// them for: exactly where it serves one mask, at least where it serves several. What tiles cost is not in a plan file,
+/// and what bare numbers mean is not either.
+void check_cells(const std::string& file, const Plan& plan, const ColumnMask& mask, std::int64_t weight) {
+  const PlanRecord& record = plan.record();
+  if (record.unit != WorkUnit::cells) return;
+  const std::vector<std::int64_t> own = chunk_loads(mask, plan.chunk(), {.unit = LoadUnit::cells});
+  const bool alone = record.needs.size() == 1;
+  for (std::size_t c = 0; c < own.size(); ++c) {
+    const std::int64_t carried = record.chunk_loads[c];
+    if (own[c] <= carried / weight && (!alone || own[c] * weight == carried)) continue;
+    core::fail(
+        ErrorCode::invalid_argument,
+        "--plan {}: chunk {} carries {} cells in the file but {} under this mask{}; it was made for another mask "
+        "of the same need sets, make one with `flashmask plan` and the mask of this run",
+        file, c, carried, own[c], weight == 1 ? "" : fmt::format(", in each of {} layers", weight));
+  }
+}
+
 /// A plan file must be for this run: same ranks, nodes and tokens, and this mask among those it was made for, or its
 /// certificate would speak of another job.
 Plan read_plan(const RanksOptions& options, const ColumnMask& mask) {
@@ -145,11 +164,13 @@ Plan read_plan(const RanksOptions& options, const ColumnMask& mask) {
         columns);
   const NeedSets mine(NeedMatrix::build(mask, plan.chunk()));
   const auto& theirs = plan.record().needs;
-  check(
-      std::any_of(theirs.begin(), theirs.end(), [&](const NeedSets& n) { return n.bits == mine.bits; }),
-      "--plan {}: it was made for another mask (its need sets differ); make one with `flashmask plan` and the mask of "
-      "this run",
-      options.plan);
+  const auto served =
+      std::find_if(theirs.begin(), theirs.end(), [&](const NeedSets& n) { return n.bits == mine.bits; });
+  check(served != theirs.end(),
+        "--plan {}: it was made for another mask (its need sets differ); make one with `flashmask plan` and the mask "
+        "of this run",
+        options.plan);
+  check_cells(options.plan, plan, mask, served->weight);
   return plan;
 }
 

@@ -51,6 +51,22 @@ class Ranks(unittest.TestCase):
             self.assertEqual((code, out), (2, ""))
             self.assertIn("made for another mask", error)
 
+    def test_a_plan_file_in_cells_carries_the_cells_of_this_mask(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plan = os.path.join(folder, "plan.json")
+            layout = ["--rows", "600", "--ranks", "4"]
+            for layers, cells_of_causal in (("causal:1", True), ("causal:3", True), ("causal:2,sliding_window:1", True),
+                                            ("sliding_window:1", False), ("sliding_window:2", False)):
+                # A window of 590 of 600 needs every chunk that causal needs, and sees fewer cells of the last rows.
+                window = ["--window", "590"] if "window" in layers else []
+                code, _, error = flashmask("plan", "--layers", layers, *window, *layout, "--chunk", "24", "--unit", "cells",
+                                           "--json", plan)
+                self.assertEqual(code, 0, error)
+                code, _, error = flashmask("run", *SMALL, "--mask", "causal", *layout, "--plan", plan)
+                self.assertEqual(code, 0 if cells_of_causal else 2, layers + error)
+                if not cells_of_causal:
+                    self.assertIn("cells in the file but", error)
+
     def test_contamination_check_passes_on_a_right_step(self):
         for arguments in (["--ranks", "3"], [], ["--ranks", "4", "--nodes", "2", "--batch", "2", "--chunk", "32"]):
             report = self.report("--check", "contamination", *arguments)
