@@ -1,6 +1,7 @@
 #include "attention_options.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "core/check.hpp"
 #include "given.hpp"

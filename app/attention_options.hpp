@@ -1,12 +1,15 @@
 // Heads, head_dim, dtype, backend and threads as options: what `run` and `bench` share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "flashmask/attention.hpp"
 #include "format/json.hpp"
 #include "problem.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace flashmask::app {
 

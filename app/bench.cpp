@@ -1,5 +1,6 @@
 // `flashmask bench`: the same shapes as `run`, timed; one JSON schema for every backend (docs/bench-schema.md).
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <optional>

@@ -1,5 +1,6 @@
 // `flashmask bench balance`: the published ablation and the production targets, measured on seeded instances.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <ctime>

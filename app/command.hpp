@@ -3,7 +3,9 @@
 // nothing wrong was found but something claimed could not be checked again.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace flashmask::app {
 

@@ -1,5 +1,6 @@
 // flashmask: masked exact attention from the command line (docs/command.md).
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <exception>

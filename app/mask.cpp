@@ -1,5 +1,6 @@
 // `flashmask mask`: build or import a mask and look at it.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <array>
 #include <limits>

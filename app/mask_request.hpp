@@ -1,7 +1,6 @@
 // Which mask a command is to work on: a builder, a workload, or a file of another library; one set of options for all.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +9,10 @@
 #include "flashmask/builders.hpp"
 #include "flashmask/mask.hpp"
 #include "format/workload.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace flashmask::app {
 

@@ -1,5 +1,6 @@
 // `flashmask plan`: chunks to ranks with a certificate, compared, swept, pictured and verified.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,6 @@
 #include "plan_request.hpp"
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <chrono>
 #include <cmath>

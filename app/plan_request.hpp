@@ -2,7 +2,6 @@
 // asked.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +9,10 @@
 
 #include "flashmask/balance.hpp"
 #include "mask_request.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace flashmask::app {
 

@@ -1,6 +1,7 @@
 #include "ranks.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,6 @@
 // The main job on virtual ranks: threads of this process that gather, attend and reduce by a plan, as devices would.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -14,6 +13,10 @@
 #include "format/fields.hpp"
 #include "format/json.hpp"
 #include "mask_request.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace flashmask::app {
 

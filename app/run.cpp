@@ -1,5 +1,6 @@
 // `flashmask run`: the main job. Masked attention, forward and backward, on a packed batch, proved exact.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <array>
 #include <optional>

@@ -1,5 +1,6 @@
 // `flashmask simulate`: what a step would take on a described cluster, from the schedules the runtime executes.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <numbers>

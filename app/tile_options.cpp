@@ -1,6 +1,7 @@
 #include "tile_options.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "given.hpp"
 

@@ -1,13 +1,16 @@
 // Tile shape and rule as options, and tile figures as every command prints them.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 
 #include "flashmask/tile.hpp"
 #include "format/json.hpp"
 #include "report.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace flashmask::app {
 

@@ -114,6 +114,15 @@ TEST(Cases, C8_no_padding_at_all) {
     EXPECT_EQ(rows, 2267);
     if (kSanitized && chunk != 16) continue;  // the same code: the one with most chunks runs through
     Call call({1, 2267, 2267, 1, 1, 8}, mask, DType::bf16);
+    if (kSanitized) {  // the oracle of so many rows takes half a minute there: rows count what they see instead
+      count_probe(call, plan);
+      const auto counts = mask.row_counts(0, 0);
+      for (int64_t row = 0; row < 2267; ++row) {
+        const auto count = static_cast<double>(counts[static_cast<std::size_t>(row)]);
+        ASSERT_NEAR(std::exp(static_cast<double>(call.lse_at(0, 0, row))), count, 0.25) << "row " << row;
+      }
+      continue;
+    }
     comm::LocalWorld world(testing::world_options(plan));
     testing::run_on_ranks(call, plan, world);
     testing::expect_matches_oracle(call);
