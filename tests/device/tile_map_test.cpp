@@ -144,6 +144,21 @@ TEST(DeviceTileMap, equals_the_host_mirror_bit_by_bit_in_every_form) {
   }
 }
 
+/// The last of 32 visible blocks in a row may reach beyond the last unit, by any number of units.
+TEST(DeviceTileMap, closes_the_last_run_of_a_packed_list_whose_last_32_blocks_are_visible) {
+  for (const std::int64_t blocks : {32, 64}) {
+    for (std::int64_t columns = blocks * 80 - 81; columns <= blocks * 80 + 81; ++columns) {
+      const MaskShape shape{1, 1, 50, columns};
+      const RawMask mask(shape);  // hides nothing
+      MapForm form;
+      form.packed_heads = 8;
+      const TileShape tile{24, 80};
+      ASSERT_NO_FATAL_FAILURE(build_and_compare(mask, tile, default_capacity(shape, tile, default_bitmap_bytes, form),
+                                                std::to_string(columns) + " columns", form, 0));
+    }
+  }
+}
+
 TEST(DeviceTileMap, equals_the_host_mirror_on_long_masks_with_many_lists) {
   for (int n = 0; n < 20; ++n) {
     Random random(5000 + n);

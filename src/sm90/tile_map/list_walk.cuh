@@ -93,7 +93,8 @@ __device__ __forceinline__ void walk_cover(const TileGrid& grid, const ListWalk&
   constexpr unsigned all = 0xffffffffU;
   const std::int32_t lane = threadIdx.x % warp_size;
   std::uint32_t carry = 0;
-  for (std::int32_t start = 0; start <= walk.length;) {
+  // 32 visible blocks may end up to a block beyond the last unit, and the run they leave open still has to be closed.
+  for (std::int32_t start = 0; start < walk.length + walk.step;) {
     const std::int32_t i = start + lane * walk.step;
     const unsigned seen = __ballot_sync(all, walk.sees(grid, i));
     const std::int32_t blocks = seen == all ? warp_size : __ffs(static_cast<int>(~seen)) - 1;
