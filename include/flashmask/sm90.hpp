@@ -121,7 +121,9 @@ struct BackwardArguments {
 };
 
 /// Bytes of device memory that backward() needs besides its tensors: row statistics (8 bytes a row and query head),
-/// column intervals (16 bytes a column and mask head) and, unless deterministic, dQ in float32.
+/// column intervals (16 bytes a column and mask head), unless deterministic dQ in float32, and where grouped heads
+/// leave fewer than 1,056 blocks of 128 columns, dK and dV in float32 for each part of a group (at most one a query
+/// head).
 std::size_t backward_workspace_bytes(const AttentionShape& shape, const MaskShape& mask, bool deterministic);
 /// Synchronises `stream` and throws timeout if the last backward() on this workspace gave up waiting.
 void check_backward_workspace(const void* workspace, void* stream);

@@ -80,12 +80,19 @@ T* at(void* workspace, std::size_t offset) {
   return reinterpret_cast<T*>(static_cast<std::byte*>(workspace) + offset);
 }
 
-/// In how many parts the groups of a call are split. The same on every GPU, as is the size of the workspace.
-std::int32_t parts_of_call(const AttentionShape& s, std::int32_t wanted) {
+/// In how many parts the groups of a shape are split, `wanted` being 0 or a number asked for. The same on every GPU, as
+/// is the size of the workspace.
+std::int32_t parts_of_shape(const AttentionShape& s, std::int32_t wanted) {
   const auto group = static_cast<std::int32_t>(s.query_heads / s.kv_heads);
   if (wanted == 0) return parts_of(s.batch * s.kv_heads * ceil_div(s.columns, block_columns), group);
   core::check(group % wanted == 0, "parts ({}) must divide the {} query heads of a group", wanted, group);
   return wanted;
+}
+
+/// A call that reports its chunks as they are complete is not split: they would all be complete at the end.
+std::int32_t parts_of_call(const BackwardCall& call) {
+  const bool whole = call.parts == 0 && call.signal.done != nullptr;
+  return parts_of_shape(call.shape, whole ? 1 : call.parts);
 }
 
 /// Whether the sweeps of a head's CTAs stay together (sweep.hpp): where what a KV head's group sweeps over is more than
@@ -217,7 +224,7 @@ RowParameters row_parameters(const BackwardCall& call, const Extents& e, const M
 WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_matrices, bool deterministic,
                                  std::int32_t parts) {
   const auto aligned = [](std::int64_t bytes) { return static_cast<std::size_t>(ceil_div(bytes, 256) * 256); };
-  parts = parts_of_call(shape, parts);
+  parts = parts_of_shape(shape, parts);
   const std::int64_t row_tiles = shape.batch * shape.query_heads * ceil_div(shape.rows, block_rows);
   const std::int64_t padded_columns = ceil_div(shape.columns, block_columns) * block_columns;
   const std::int64_t groups = shape.batch * shape.kv_heads * parts;
@@ -237,13 +244,13 @@ WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_
 void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stream) {
   const AttentionShape& s = call.shape;
   const Extents e = extents_of(s, call.map);
+  const std::int32_t parts = parts_of_call(call);
   const WorkspaceLayout layout =
-      workspace_layout(s, std::int64_t{call.map.batch} * call.map.heads, call.deterministic, call.parts);
+      workspace_layout(s, std::int64_t{call.map.batch} * call.map.heads, call.deterministic, parts);
   const bool bf16 = call.q.dtype == DType::bf16;
   const std::int32_t head_dim = tile_head_dim(s);
   const std::int32_t processors = multiprocessors();
-  MainParameters p =
-      main_parameters(call, split_extents(e, parts_of_call(s, call.parts)), processors, workspace, layout);
+  MainParameters p = main_parameters(call, split_extents(e, parts), processors, workspace, layout);
   check_cuda(launch_prepare(prepare_parameters(call, e, p, workspace, layout), stream), "launch of prepare_kernel");
   const bool any = work_items(p.extents) > 0 && s.rows > 0;
   if (any) {
