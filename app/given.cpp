@@ -72,6 +72,12 @@ std::string check_outputs(const std::vector<Output>& outputs) {
   return standard;
 }
 
+void check_not_over(const std::string& input, std::string_view input_option, const Output& output) {
+  if (input.empty() || output.path.empty() || input == "-" || output.path == "-") return;
+  check(!same_file(input, output.path), "{} {} would be written over the file of {}; name another", output.option,
+        output.path, input_option);
+}
+
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
   const std::string range = fmt::format("a whole number from {} to {}", low, high);
   return CLI::Validator(

@@ -150,18 +150,27 @@ void compare(const Workload& workload, const Options& options) {
   fmt::print("{}{}", table.text(), refused);
 }
 
+/// The numbers of a list option of --sweep.
+std::vector<std::int64_t> sweep_numbers(std::string_view option, const std::string& text, std::int64_t most) {
+  std::vector<std::int64_t> numbers;
+  if (text.empty()) return numbers;
+  numbers = whole_numbers(option, text);
+  for (const std::int64_t n : numbers) check(n >= 1 && n <= most, "{}: {} is not from 1 to {}", option, n, most);
+  return numbers;
+}
+
 /// Chunk sizes against ranks: what finer chunks buy and cost.
 void sweep(const PlanMasks& masks, const Options& options) {
   check(!masks.masks.empty(), "--sweep needs a mask: bare loads have one chunk size");
-  std::vector<std::int64_t> chunks, ranks;
-  if (!options.sweep_chunks.empty()) chunks = whole_numbers("--sweep-chunks", options.sweep_chunks);
-  if (!options.sweep_ranks.empty()) ranks = whole_numbers("--sweep-ranks", options.sweep_ranks);
+  std::vector<std::int64_t> chunks = sweep_numbers("--sweep-chunks", options.sweep_chunks, kLongestChunk);
+  std::vector<std::int64_t> ranks = sweep_numbers("--sweep-ranks", options.sweep_ranks, kMostRanks);
   if (chunks.empty()) {
     for (const std::int64_t c : {256, 512, 1024, 2048, 4096}) {
       if (c <= masks.masks.front().mask.shape().columns) chunks.push_back(c);
     }
   }
   if (ranks.empty()) ranks = {4, 8, 16, 32};
+  std::string left_out;
   Table table({"chunk", "ranks", "chunks a rank", "peak/average", "above bound", "dual_chunk", "worst node in MB",
                "key buffer", "time"});
   for (const std::int64_t c : chunks) {
@@ -169,9 +178,14 @@ void sweep(const PlanMasks& masks, const Options& options) {
       PlanRequest request = options.request;
       request.chunk = c;
       request.ranks = r;
-      request.nodes = std::min(request.nodes, r);
+      const std::int64_t columns = masks.masks.front().mask.shape().columns;
+      if (request.nodes > r || (columns + c - 1) / c < r) {
+        left_out += fmt::format("left out: chunk {} on {} ranks: {}\n", c, r,
+                                request.nodes > r ? fmt::format("fewer ranks than {} nodes", request.nodes)
+                                                  : fmt::format("only {} chunks", (columns + c - 1) / c));
+        continue;
+      }
       const Workload workload = plan_workload(request, masks);
-      if (workload.chunks() < r) continue;
       const Timed timed = timed_plan(workload, balance_options(request));
       const Plan dual = balance(workload, {.kind = PlanKind::dual_chunk});
       const std::int64_t row_bytes = 2 * options.kv_heads * options.head_dim * options.element_bytes();
@@ -184,7 +198,7 @@ void sweep(const PlanMasks& masks, const Options& options) {
                  megabytes(buffer_bytes(timed.plan, options)), duration(static_cast<double>(timed.micros) / 1000)});
     }
   }
-  fmt::print("{}", table.text());
+  fmt::print("{}{}", table.text(), left_out);
 }
 
 /// What --verify has no use for: the plan file says it, or nothing is planned.
@@ -265,6 +279,7 @@ std::string verdict_text(const Plan& plan, const balancing::Verification& result
 
 /// Checks a plan file by itself and, when a mask is named, against it. Returns the exit code.
 int verify_file(const Options& options) {
+  check_not_over(options.verify, "--verify", {"--json", options.json});
   const Plan plan = format::parse_plan(format::read_file(options.verify), options.verify);
   check_verify_alone(*options.request.mask.command, options, plan);
   PlanRequest request = options.request;

@@ -17,7 +17,6 @@ namespace {
 
 using core::check;
 
-constexpr std::int64_t kMostRanks = 1 << 16;
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 /// A decimal integer, all of `text`.
@@ -78,7 +77,7 @@ void add_plan_options(CLI::App& command, PlanRequest& request) {
       ->group(group);
   command
       .add_option("--chunk", request.chunk, "Tokens per chunk; default: eight chunks a rank, a multiple of 64 tokens")
-      ->check(whole_number(1, 1 << 30))
+      ->check(whole_number(1, kLongestChunk))
       ->group(group);
   command.add_option("--speeds", request.speeds, "Relative speed of every rank, e.g. 100,100,90,100")->group(group);
   const std::string costs = "What a chunk costs";

@@ -16,6 +16,9 @@ class App;
 
 namespace flashmask::app {
 
+inline constexpr std::int64_t kMostRanks = 1 << 16;
+inline constexpr std::int64_t kLongestChunk = 1 << 30;
+
 struct PlanRequest {
   MaskRequest mask;
   std::optional<std::string> loads;  ///< with commas between them

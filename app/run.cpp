@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "core/check.hpp"
 #include "core/parallel_for.hpp"
+#include "given.hpp"
 #include "mask_request.hpp"
 #include "problem.hpp"
 #include "ranks.hpp"
@@ -208,6 +209,7 @@ void check_options(const Options& options) {
               "{} with --backend sm90: virtual ranks run on the CPU; leave one of the two out",
               options.ranks.ranks > 0 ? "--ranks" : "--check contamination");
   check_backend(options.attention);
+  check_not_over(options.ranks.plan, "--plan", {"--json", options.json});
   if (on_sm90(options.attention)) require_sm90();
 }
 

@@ -156,8 +156,14 @@ double Plan::gap() const {
 TrafficBytes Plan::bytes(std::int64_t kv_heads, std::int64_t head_dim, std::int64_t element_bytes) const {
   check(kv_heads >= 1 && head_dim >= 1 && element_bytes >= 1,
         "kv_heads = {}, head_dim = {}, element_bytes = {}: all must be positive", kv_heads, head_dim, element_bytes);
-  const std::int64_t row = 2 * kv_heads * head_dim * element_bytes;  // keys and values
-  return {record_.traffic.inter_rows * row, record_.traffic.intra_rows * row};
+  std::int64_t row = 2 * element_bytes;  // keys and values
+  TrafficBytes bytes{};
+  check(!__builtin_mul_overflow(row, kv_heads, &row) && !__builtin_mul_overflow(row, head_dim, &row) &&
+            !__builtin_mul_overflow(record_.traffic.inter_rows, row, &bytes.inter) &&
+            !__builtin_mul_overflow(record_.traffic.intra_rows, row, &bytes.intra),
+        "kv_heads = {}, head_dim = {}: the {} rows that travel are 2^63 bytes or more", kv_heads, head_dim,
+        std::max(record_.traffic.inter_rows, record_.traffic.intra_rows));
+  return bytes;
 }
 
 std::uint64_t plan_digest(const PlanRecord& r) {

@@ -37,6 +37,10 @@ class Verifier {
     for (std::size_t m = 0; m < masks.size(); ++m) {
       const ColumnMask& mask = *masks[m].mask;
       if (mask.shape().columns != r_.columns) return find("mask {} has {} columns", m, mask.shape().columns);
+      if (mask.shape().rows != r_.columns) {
+        return find("mask {} has {} rows and {} columns: a plan is one of a square mask", m, mask.shape().rows,
+                    r_.columns);
+      }
       const List own = loads_of(mask, options);
       for (std::size_t c = 0; c < loads.size(); ++c) loads[c] += masks[m].weight * own[c];
     }
@@ -148,6 +152,12 @@ class Verifier {
     }
   }
 
+  /// sum += times * rows; false where that is beyond 64 bits.
+  static bool add_rows(std::int64_t& sum, std::int64_t times, std::int64_t rows) {
+    std::int64_t product = 0;
+    return !__builtin_mul_overflow(times, rows, &product) && !__builtin_add_overflow(sum, product, &sum);
+  }
+
   /// Every delivery one by one: rank k needs chunk j of batch row b when one of its chunks does and j is not its own.
   void traffic() {
     const std::int64_t chunks = static_cast<std::int64_t>(r_.assignment.size());
@@ -176,8 +186,9 @@ class Verifier {
           outbound[static_cast<std::size_t>(home)] += crossings;
           all.inter_chunks += crossings;
           all.intra_chunks += inside;
-          all.inter_rows += crossings * rows;
-          all.intra_rows += inside * rows;
+          if (!add_rows(all.inter_rows, crossings, rows) || !add_rows(all.intra_rows, inside, rows)) {
+            return find("the traffic is 2^63 rows or more");
+          }
         }
       }
     }

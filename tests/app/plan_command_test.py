@@ -179,5 +179,35 @@ class Plan(unittest.TestCase):
             self.assertIn(word, self.flashmask(*arguments, code=2))
 
 
+    def test_a_sweep_refuses_what_is_out_of_range_and_says_what_it_leaves_out(self):
+        mask = ["--mask", "causal", "--rows", "4096", "--sweep"]
+        for option, value, most in [("--sweep-chunks", "0", "1073741824"), ("--sweep-chunks", "-5", "1073741824"),
+                                    ("--sweep-ranks", "0", "65536"), ("--sweep-ranks", "2,70000", "65536")]:
+            message = self.flashmask(*mask, f"{option}={value}", code=2)
+            self.assertIn(f"{option}: {value.split(',')[-1]} is not from 1 to {most}", message)
+        text = self.flashmask(*mask, "--sweep-chunks", "4096,512", "--sweep-ranks", "2", "--nodes", "1")
+        self.assertIn("left out: chunk 4096 on 2 ranks: only 1 chunks", text)
+        text = self.flashmask(*mask, "--sweep-chunks", "512", "--sweep-ranks", "2,4", "--nodes", "4")
+        self.assertIn("left out: chunk 512 on 2 ranks: fewer ranks than 4 nodes", text)
+
+    def test_a_plan_is_not_written_over_by_its_verdict_nor_confirmed_by_a_mask_that_is_not_square(self):
+        self.flashmask("--mask", "causal", "--rows", "1024", "--ranks", "4", "--chunk", "64", "--json", "p.json")
+        with open(os.path.join(self.directory.name, "p.json"), encoding="utf-8") as file:
+            before = file.read()
+        message = self.flashmask("--verify", "p.json", "--json", "./p.json", code=2)
+        self.assertIn("--json ./p.json would be written over the file of --verify", message)
+        with open(os.path.join(self.directory.name, "p.json"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), before)
+        for rows in "4096", "512", "0":
+            text = self.flashmask("--verify", "p.json", "--mask", "causal", "--rows", rows, "--columns", "1024", code=1)
+            self.assertIn("square", text)
+
+    def test_bytes_beyond_64_bits_are_refused(self):
+        message = self.flashmask("--rows", "1048576", "--workload", "equal:1", "--layers", "causal:1000000", "--chunk",
+                                 "65536", "--ranks", "8", "--nodes", "8", "--kv-heads", "65536", "--head-dim", "65536",
+                                 code=2)
+        self.assertIn("2^63 bytes", message)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -91,6 +91,36 @@ TEST(Verify, every_single_lie_is_found) {
   EXPECT_FALSE(verify(good, masks, dearer).passed());
 }
 
+TEST(Verify, a_mask_that_is_not_square_is_none_of_a_plan) {
+  const ColumnMask mask = masks::causal({1, 1, 1024, 1024});
+  const WeightedMask square[] = {{&mask, 1}};
+  for (const WorkUnit unit : {WorkUnit::cells, WorkUnit::tiles}) {
+    const WorkloadOptions options{.chunk = 64, .ranks = 4, .unit = unit};
+    const PlanRecord plan = balance(make_workload(square, options)).record();
+    ASSERT_TRUE(verify(plan, square, options).passed());
+    for (const std::int64_t rows : {0, 1023, 4096}) {
+      const ColumnMask tall = masks::full({1, 1, rows, 1024});
+      const WeightedMask other[] = {{&tall, 1}};
+      const Verification v = verify(plan, other, options);
+      ASSERT_EQ(v.findings.size(), 1U) << rows;
+      EXPECT_NE(v.findings[0].find("square"), std::string::npos) << v.findings[0];
+    }
+  }
+}
+
+TEST(Verify, traffic_beyond_64_bits_is_a_finding_not_a_small_number) {
+  const ColumnMask mask = masks::full({1, 1, 128, 128});
+  const WeightedMask masks[] = {{&mask, 1}};
+  PlanRecord plan = balance(make_workload(masks, {.chunk = 64, .ranks = 2, .nodes = 2})).record();
+  ASSERT_TRUE(verify(plan, {}, {}).passed());
+  plan.needs[0].weight = std::int64_t{1} << 57;  // 2 crossings of 64 rows each: 2^64 in all
+  plan.inbound = plan.outbound = {plan.needs[0].weight, plan.needs[0].weight};
+  plan.traffic = {2 * plan.needs[0].weight, 0, 0, 0};
+  const Verification v = verify(plan, {}, {});
+  ASSERT_EQ(v.findings.size(), 1U);
+  EXPECT_NE(v.findings[0].find("2^63"), std::string::npos) << v.findings[0];
+}
+
 TEST(Verify, a_plan_that_is_not_of_its_kind_is_found) {
   const std::vector<std::int64_t> documents{32 << 10, 96 << 10, 64 << 10};
   Workload w = family_workload(Family::causal_document_8k, 192 << 10, 4, 2, 3);
