@@ -159,6 +159,17 @@ std::vector<std::int64_t> sweep_numbers(std::string_view option, const std::stri
   return numbers;
 }
 
+/// The plan, or nothing and in `reason` why a layout cannot hold these sizes.
+std::optional<Timed> plan_or_reason(const Workload& workload, const PlanRequest& request, std::string& reason) {
+  try {
+    return timed_plan(workload, balance_options(request));
+  } catch (const Error& error) {
+    if (plan_kind(request.kind) != PlanKind::per_document_dual_chunk) throw;
+    reason = error.what();
+    return std::nullopt;
+  }
+}
+
 /// Chunk sizes against ranks: what finer chunks buy and cost.
 void sweep(const PlanMasks& masks, const Options& options) {
   check(!masks.masks.empty(), "--sweep needs a mask: bare loads have one chunk size");
@@ -170,7 +181,7 @@ void sweep(const PlanMasks& masks, const Options& options) {
     }
   }
   if (ranks.empty()) ranks = {4, 8, 16, 32};
-  std::string left_out;
+  std::string left_out, refused;
   Table table({"chunk", "ranks", "chunks a rank", "peak/average", "above bound", "dual_chunk", "worst node in MB",
                "key buffer", "time"});
   for (const std::int64_t c : chunks) {
@@ -186,7 +197,12 @@ void sweep(const PlanMasks& masks, const Options& options) {
         continue;
       }
       const Workload workload = plan_workload(request, masks);
-      const Timed timed = timed_plan(workload, balance_options(request));
+      const std::optional<Timed> planned = plan_or_reason(workload, request, refused);
+      if (!planned) {
+        left_out += fmt::format("left out: chunk {} on {} ranks: {}\n", c, r, refused);
+        continue;
+      }
+      const Timed& timed = *planned;
       const Plan dual = balance(workload, {.kind = PlanKind::dual_chunk});
       const std::int64_t row_bytes = 2 * options.kv_heads * options.head_dim * options.element_bytes();
       const std::int64_t in = largest(timed.plan.record().inbound) * c * row_bytes;
@@ -251,6 +267,8 @@ std::string verdict_word(const balancing::Verification& result) {
 format::Json verdict_json(const Plan& plan, const balancing::Verification& result) {
   format::Json::Array findings;
   for (const std::string& finding : result.findings) findings.emplace_back(finding);
+  format::Json::Array claims;
+  for (const std::string& claim : result.claims) claims.emplace_back(claim);
   format::Json value;
   value.set("format", "flashmask.plan_verdict")
       .set("version", 1)
@@ -258,6 +276,7 @@ format::Json verdict_json(const Plan& plan, const balancing::Verification& resul
       .set("findings", std::move(findings))
       .set("bound", std::string(to_string(result.bound)))
       .set("not_rechecked", result.not_rechecked)
+      .set("claims", std::move(claims))
       .set("against_masks", result.against_masks)
       .set("chunks", plan.chunks())
       .set("peak", plan.peak())
@@ -271,10 +290,12 @@ std::string verdict_text(const Plan& plan, const balancing::Verification& result
   std::string out;
   for (const std::string& finding : result.findings) out += fmt::format("WRONG  {}\n", finding);
   if (!result.passed()) return out;
-  return fmt::format("{}: {} chunks owned once and dealt as {}; loads, peak and traffic recomputed; {}; {}\n",
+  std::string claims;
+  for (const std::string& claim : result.claims) claims += (claims.empty() ? "; not checked: " : ", ") + claim;
+  return fmt::format("{}: {} chunks owned once and dealt as {}; loads, peak and traffic recomputed; {}; {}{}\n",
                      result.not_rechecked.empty() ? "ok" : "not all rechecked", plan.chunks(), to_string(plan.kind()),
                      result.not_rechecked.empty() ? bound_text(plan, result.bound) : result.not_rechecked,
-                     result.against_masks ? kAgainstMasks : kWithoutMasks);
+                     result.against_masks ? kAgainstMasks : kWithoutMasks, claims);
 }
 
 /// Checks a plan file by itself and, when a mask is named, against it. Returns the exit code.

@@ -187,6 +187,7 @@ WorkloadOptions workload_options(const PlanRequest& request, const PlanMasks& ma
   if (!request.costs.empty()) {
     const auto costs = whole_numbers("--costs", request.costs);
     check(costs.size() == 2, "--costs {}: expected two numbers, partial,unmasked", request.costs);
+    check(costs[0] >= 0 && costs[1] >= 0, "--costs {}: neither may be negative", request.costs);
     options.costs.forward = {.partial = costs[0], .unmasked = costs[1]};
   }
   options.forward_weight = request.directions == "backward" ? 0 : 1;
@@ -194,20 +195,58 @@ WorkloadOptions workload_options(const PlanRequest& request, const PlanMasks& ma
   return options;
 }
 
+namespace {
+
+/// The loads of --loads: not negative, with a sum the planner takes.
+std::vector<std::int64_t> bare_loads(const std::string& text) {
+  constexpr std::int64_t kMostLoad = std::int64_t{1} << 62;
+  std::vector<std::int64_t> loads = whole_numbers("--loads", text);
+  std::int64_t sum = 0;
+  for (std::size_t c = 0; c < loads.size(); ++c) {
+    check(loads[c] >= 0, "--loads: entry {}, {}, is negative", c + 1, loads[c]);
+    check(loads[c] <= kMostLoad - sum, "--loads: at entry {} they sum to more than 2^62; use a coarser unit", c + 1);
+    sum += loads[c];
+  }
+  return loads;
+}
+
+/// The speeds of --speeds, one a rank.
+std::vector<std::int64_t> rank_speeds(const PlanRequest& request) {
+  constexpr std::int64_t kFastest = 1'000'000;
+  std::vector<std::int64_t> speeds = whole_numbers("--speeds", request.speeds);
+  check(static_cast<std::int64_t>(speeds.size()) == request.ranks, "--speeds: {} entries for --ranks {}; give one each",
+        speeds.size(), request.ranks);
+  for (std::size_t r = 0; r < speeds.size(); ++r) {
+    check(speeds[r] >= 1 && speeds[r] <= kFastest, "--speeds: entry {}, {}, is not from 1 to {}", r + 1, speeds[r],
+          kFastest);
+  }
+  return speeds;
+}
+
+}  // namespace
+
 Workload plan_workload(const PlanRequest& request, const PlanMasks& masks) {
+  check(request.nodes <= request.ranks, "--nodes {}: allowed are 1 to the number of ranks, {}", request.nodes,
+        request.ranks);
   Workload workload;
   if (request.loads) {
-    workload.loads = whole_numbers("--loads", *request.loads);
+    workload.loads = bare_loads(*request.loads);
     workload.ranks = request.ranks;
     workload.nodes = request.nodes;
   } else {
     const WorkloadOptions options = workload_options(request, masks);
     const MaskShape& shape = masks.masks.front().mask.shape();
+    check(shape.rows == shape.columns, "the mask has {} rows and {} columns: a plan needs as many of both", shape.rows,
+          shape.columns);
     check_chunks(shape.columns, options.chunk, shape.batch);
     workload = make_workload(masks.weighted(), options);
     workload.documents = common_documents(masks.masks.front());
   }
-  if (given(*request.mask.command, "--speeds")) workload.speeds = whole_numbers("--speeds", request.speeds);
+  if (given(*request.mask.command, "--speeds")) workload.speeds = rank_speeds(request);
+  check(plan_kind(request.kind) != PlanKind::per_document_dual_chunk || !workload.documents.empty(),
+        "--kind {}: it needs the lengths of the documents, the same in every batch row: name them with --workload, or "
+        "take dual_chunk",
+        request.kind);
   return workload;
 }
 

@@ -35,8 +35,9 @@ enum class PlanMethod : std::uint8_t { layout, lpt, bldm, pairs, triples, exact,
 std::string_view to_string(PlanMethod method);
 
 /// What proves lower_bound: each value names the argument (docs/balance.md); `search` is a complete search that found
-/// every smaller peak impossible.
-enum class BoundBy : std::uint8_t { average, pigeonhole, covering, incompatible, residue, search };
+/// every smaller peak impossible. Of arguments that give the same bound the first of average, counts, pigeonhole,
+/// incompatible, covering, residue and search is named.
+enum class BoundBy : std::uint8_t { average, pigeonhole, covering, incompatible, residue, search, counts };
 std::string_view to_string(BoundBy by);
 
 /// What one unit of load is: a bare number of the caller, visible cells, or tile costs in thousandths.

@@ -57,6 +57,26 @@ std::int64_t average(const Sorted& s) {
   });
 }
 
+/// With speeds: the slowest ranks hold their chunks, and those weigh at least as much as the smallest loads there are.
+/// The sets looked at are the last places, and the last of the places with one chunk more.
+std::int64_t counts(const Sorted& s, std::int64_t low) {
+  const Instance& in = s.in;
+  if (in.speeds.empty()) return low;
+  const std::int64_t one_more = s.chunks - s.least * s.ranks;  // places that hold one chunk more: the first
+  return smallest_target(low, in.time(s.ranks - 1, in.total), [&](std::int64_t target) {
+    for (const std::int64_t last : {s.ranks, one_more}) {
+      Int128 room = 0;
+      std::int64_t held = 0;
+      for (std::int64_t r = last; r-- > 0;) {
+        room += in.capacity(r, target);
+        held += in.counts[static_cast<std::size_t>(r)];
+        if (s.smallest(held) > room) return false;
+      }
+    }
+    return true;
+  });
+}
+
 /// Of the jP+1 largest, some rank holds j+1, and at least least-j-1 others.
 std::int64_t pigeonhole(const Sorted& s) {
   std::int64_t best = 0;
@@ -126,10 +146,12 @@ Bound lower_bound(const Instance& instance) {
   const auto take = [&](std::int64_t value, BoundBy by) {
     if (value > bound.value) bound = {value, by};
   };
+  take(counts(s, bound.value), BoundBy::counts);
   take(pigeonhole(s), BoundBy::pigeonhole);
   take(incompatible(s), BoundBy::incompatible);
-  // Any plan is at most the total; above that nothing needs refuting.
-  take(covering(s, bound.value, std::max(bound.value, instance.total)), BoundBy::covering);
+  // Any plan ends before the slowest rank would with everything; above that nothing needs refuting.
+  const std::int64_t most = instance.time(instance.ranks() - 1, instance.total);
+  take(covering(s, bound.value, std::max(bound.value, most)), BoundBy::covering);
   take(residue_bound(instance, bound.value), BoundBy::residue);
   return bound;
 }

@@ -12,7 +12,8 @@ struct Bound {
   BoundBy by = BoundBy::average;
 };
 
-/// The strongest of average, pigeonhole, covering, incompatible and residue. O(chunks log) after the sort.
+/// The strongest of average, counts, pigeonhole, incompatible, covering and residue, of equal ones the first. O(chunks
+/// log) after the sort.
 Bound lower_bound(const Instance& instance);
 
 }  // namespace flashmask::balancing

@@ -26,8 +26,8 @@ std::string_view to_string(PlanMethod method) {
 }
 
 std::string_view to_string(BoundBy by) {
-  constexpr std::array<std::string_view, 6> names{"average",      "pigeonhole", "covering",
-                                                  "incompatible", "residue",    "search"};
+  constexpr std::array<std::string_view, 7> names{"average", "pigeonhole", "covering", "incompatible",
+                                                  "residue", "search",     "counts"};
   return names.at(static_cast<std::size_t>(by));
 }
 

@@ -51,11 +51,14 @@ void check_loads(const PlanRecord& r) {
   const auto [fewest, most] = std::minmax_element(counts.begin(), counts.end());
   check(*most - *fewest <= 1, "assignment gives rank {} {} chunks and rank {} {}: counts may differ by one at most",
         most - counts.begin(), *most, fewest - counts.begin(), *fewest);
-  std::int64_t peak = 0, fastest = 1;
+  std::int64_t peak = 0, fastest = 1, slowest = r.speeds.empty() ? 1 : 1'000'000;
   for (const std::int64_t s : r.speeds) {
     check(s >= 1 && s <= 1'000'000, "speeds: {} is not in [1, 1000000]", s);
     fastest = std::max(fastest, s);
+    slowest = std::min(slowest, s);
   }
+  check(balancing::Int128{total} * fastest / slowest <= kMostLoad,
+        "chunk_loads sum to {}: times fastest / slowest = {} / {} exceeds 2^62", total, fastest, slowest);
   for (std::size_t k = 0; k < loads.size(); ++k) {
     check(loads[k] == r.loads[k], "loads[{}] = {} but its chunks carry {}", k, r.loads[k], loads[k]);
     peak = std::max(

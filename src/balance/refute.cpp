@@ -12,6 +12,7 @@ namespace flashmask::balancing {
 namespace {
 
 constexpr std::int64_t kLargestModulus = 1 << 14;
+constexpr std::size_t kResidues = 4;  // of many loads: how many residues are taken for the common one
 
 }  // namespace
 
@@ -32,6 +33,8 @@ bool Refuter::refuted_by(BoundBy by, std::int64_t target) const {
   switch (by) {
     case BoundBy::average:
       return average(target);
+    case BoundBy::counts:
+      return by_counts(target);
     case BoundBy::pigeonhole:
       return pigeonhole(target);
     case BoundBy::covering:
@@ -48,7 +51,8 @@ bool Refuter::refuted_by(BoundBy by, std::int64_t target) const {
 
 bool Refuter::refuted(std::int64_t target) const {
   target -= beyond_lattice(target);
-  return average(target) || pigeonhole(target) || covering(target) || apart(target) || residues(target);
+  return average(target) || by_counts(target) || pigeonhole(target) || covering(target) || apart(target) ||
+         residues(target);
 }
 
 Refuter::Wide Refuter::sum(std::int64_t from, std::int64_t count) const {
@@ -78,6 +82,28 @@ bool Refuter::average(std::int64_t target) const {
   Wide room = 0;
   for (std::size_t r = 0; r < counts_.size(); ++r) room += capacity(r, target);
   return room < total_;
+}
+
+/// Ranks one after the other, the slowest first: do so many chunks fit into those so far at all? Once over all ranks
+/// and once over those with one chunk more.
+bool Refuter::by_counts(std::int64_t target) const {
+  if (speeds_.empty()) return false;
+  std::vector<std::size_t> slowest(counts_.size());
+  std::iota(slowest.begin(), slowest.end(), std::size_t{0});
+  std::stable_sort(slowest.begin(), slowest.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair{speeds_[a], counts_[a]} < std::pair{speeds_[b], counts_[b]};
+  });
+  for (const std::int64_t at_least : {fewest_, most_}) {
+    Wide room = 0;
+    std::int64_t chunks = 0;
+    for (const std::size_t r : slowest) {
+      if (counts_[r] < at_least) continue;
+      room += capacity(r, target);
+      chunks += counts_[r];
+      if (smallest(chunks) > room) return true;
+    }
+  }
+  return false;
 }
 
 bool Refuter::pigeonhole(std::int64_t target) const {
@@ -117,7 +143,7 @@ bool Refuter::apart(std::int64_t target) const {
   return false;
 }
 
-/// The residue argument for every modulus and the residue most loads share.
+/// The residue argument for every modulus.
 bool Refuter::residues(std::int64_t target) const {
   if (!speeds_.empty()) return false;
   const List all = moduli();
@@ -152,12 +178,19 @@ Refuter::List Refuter::moduli() const {
   return {found.begin(), found.end()};
 }
 
+/// Of few loads every residue is taken for the common one, of many the most frequent.
 bool Refuter::residue(std::int64_t target, std::int64_t modulus) const {
   std::map<std::int64_t, std::int64_t> seen;
   for (const std::int64_t w : w_) ++seen[w % modulus];
-  const std::int64_t common = std::max_element(seen.begin(), seen.end(), [](const auto& a, const auto& b) {
-                                return a.second < b.second;
-                              })->first;
+  std::vector<std::pair<std::int64_t, std::int64_t>> frequent;  // (-loads, residue)
+  for (const auto& [residue, loads] : seen) frequent.emplace_back(-loads, residue);
+  std::sort(frequent.begin(), frequent.end());
+  frequent.resize(std::min<std::size_t>(frequent.size(), w_.size() <= 64 ? 64 : kResidues));
+  return std::any_of(frequent.begin(), frequent.end(),
+                     [&](const auto& f) { return residue(target, modulus, f.second); });
+}
+
+bool Refuter::residue(std::int64_t target, std::int64_t modulus, std::int64_t common) const {
   const auto wasted = [&](std::int64_t count) {
     const Wide t = (Wide{target} - Wide{count} * common) % modulus;
     return static_cast<std::int64_t>(t < 0 ? t + modulus : t);

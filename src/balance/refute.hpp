@@ -38,11 +38,13 @@ class Refuter {
   [[nodiscard]] Wide smallest(std::int64_t count) const;
   [[nodiscard]] std::int64_t beyond_lattice(std::int64_t target) const;
   [[nodiscard]] bool average(std::int64_t target) const;
+  [[nodiscard]] bool by_counts(std::int64_t target) const;
   [[nodiscard]] bool pigeonhole(std::int64_t target) const;
   [[nodiscard]] bool covering(std::int64_t target) const;
   [[nodiscard]] bool apart(std::int64_t target) const;
   [[nodiscard]] bool residues(std::int64_t target) const;
   [[nodiscard]] bool residue(std::int64_t target, std::int64_t modulus) const;
+  [[nodiscard]] bool residue(std::int64_t target, std::int64_t modulus, std::int64_t common) const;
   [[nodiscard]] List moduli() const;
 
   List w_, counts_, speeds_;  // loads, heaviest first

@@ -8,6 +8,7 @@
 
 #include "balance/refute.hpp"
 #include "balance/verify_kind.hpp"
+#include "balance/verify_search.hpp"
 #include "core/check.hpp"
 
 namespace flashmask::balancing {
@@ -118,7 +119,12 @@ class Verifier {
     }
     const Refuter refuter(r_, counts_);
     if (refuter.refuted(r_.peak)) find("the peak {} is impossible for these loads", r_.peak);
-    if (r_.bound_by == BoundBy::search) return searched(refuter);
+    r_.bound_by == BoundBy::search ? searched(refuter) : argued(refuter);
+    if (out_.passed()) others(refuter);
+  }
+
+  /// A bound by an argument: it gives this number and no larger one.
+  void argued(const Refuter& refuter) {
     const std::string_view by = to_string(r_.bound_by);
     out_.bound = r_.lower_bound == 0 ? BoundCheck::trivial : BoundCheck::recomputed;
     if (r_.lower_bound > 0 && !refuter.refuted_by(r_.bound_by, r_.lower_bound - 1)) {
@@ -127,6 +133,26 @@ class Verifier {
     // Which moduli the residue argument of the search looks at is its own affair; the others give one number.
     if (r_.bound_by != BoundBy::residue && refuter.refuted_by(r_.bound_by, r_.lower_bound)) {
       find("lower_bound = {}, but the argument it names, {}, gives more", r_.lower_bound, by);
+    }
+  }
+
+  /// The bound is the strongest there is, by the first argument of this order that gives it. Residue and search are no
+  /// part of that: which moduli and targets they look at is the affair of the planner.
+  void others(const Refuter& refuter) {
+    bool before = true;
+    for (const BoundBy other :
+         {BoundBy::average, BoundBy::counts, BoundBy::pigeonhole, BoundBy::incompatible, BoundBy::covering}) {
+      before = before && other != r_.bound_by;
+      if (other == r_.bound_by) continue;
+      if (refuter.refuted_by(other, r_.lower_bound)) {
+        find("lower_bound = {} by {}, but {} gives more", r_.lower_bound, to_string(r_.bound_by), to_string(other));
+      } else if (before && (r_.lower_bound == 0 || refuter.refuted_by(other, r_.lower_bound - 1))) {
+        find("bound_by is {}, but {} gives lower_bound = {} already", to_string(r_.bound_by), to_string(other),
+             r_.lower_bound);
+      } else {
+        continue;
+      }
+      return;
     }
   }
 
@@ -256,6 +282,10 @@ Verification verify(const PlanRecord& record, std::span<const WeightedMask> mask
   if (out.passed()) {
     if (std::string finding = kind_finding(record, documents); !finding.empty())
       out.findings.push_back(std::move(finding));
+  }
+  if (out.passed()) {
+    if (std::string finding = search_finding(record); !finding.empty()) out.findings.push_back(std::move(finding));
+    out.claims = search_claims(record);
   }
   if (!masks.empty() && out.passed()) verifier.masks(masks, options);
   return out;

@@ -98,46 +98,12 @@ std::string per_document_finding(const PlanRecord& r, std::span<const std::int64
   return {};
 }
 
-/// Largest load first to the rank that would end earliest and has room, of equal ones the fastest, then the first.
-/// Without speeds and with equal counts a load is what it has above the lightest.
 std::string lpt_finding(const PlanRecord& r) {
-  const std::int64_t n = static_cast<std::int64_t>(r.assignment.size());
-  const bool lifted = r.speeds.empty() && n % r.ranks == 0;
-  const std::int64_t base = lifted ? *std::min_element(r.chunk_loads.begin(), r.chunk_loads.end()) : 0;
-  List room(static_cast<std::size_t>(r.ranks), 0), loads = room;
-  for (const std::int64_t rank : r.assignment) ++room[static_cast<std::size_t>(rank)];
-  std::vector<std::size_t> order(r.assignment.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return r.chunk_loads[a] > r.chunk_loads[b]; });
-  const std::int64_t fastest = r.speeds.empty() ? 1 : *std::max_element(r.speeds.begin(), r.speeds.end());
-  using End = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // time, -speed, rank
-  const auto end_of = [&](std::int64_t rank, std::int64_t more) {
-    const std::size_t k = static_cast<std::size_t>(rank);
-    const std::int64_t load = loads[k] + more, speed = r.speeds.empty() ? 1 : r.speeds[k];
-    return End{static_cast<std::int64_t>((Refuter::Wide{load} * fastest + speed - 1) / speed), -speed, rank};
-  };
-  std::set<End> equal;  // ranks with room by load; only without speeds, where one more chunk keeps the order
-  for (std::int64_t k = 0; k < r.ranks && r.speeds.empty(); ++k) {
-    if (room[static_cast<std::size_t>(k)] > 0) equal.insert(end_of(k, 0));
-  }
-  for (const std::size_t c : order) {
-    const std::int64_t w = r.chunk_loads[c] - base;
-    End best{std::numeric_limits<std::int64_t>::max(), 0, 0};
-    if (r.speeds.empty()) {
-      best = equal.extract(equal.begin()).value();
-    } else {
-      for (std::int64_t k = 0; k < r.ranks; ++k) {
-        if (room[static_cast<std::size_t>(k)] > 0) best = std::min(best, end_of(k, w));
-      }
-    }
-    const std::int64_t rank = std::get<2>(best);
-    if (r.assignment[c] != rank) {
-      return core::format("the plan is by lpt, but chunk {} is on rank {} where lpt puts it on rank {}", c,
-                          r.assignment[c], rank);
-    }
-    loads[static_cast<std::size_t>(rank)] += w;
-    if (--room[static_cast<std::size_t>(rank)] > 0 && r.speeds.empty()) equal.insert(end_of(rank, 0));
+  const List dealt = lpt_assignment(r);
+  for (std::size_t c = 0; c < dealt.size(); ++c) {
+    if (r.assignment[c] == dealt[c]) continue;
+    return core::format("the plan is by lpt, but chunk {} is on rank {} where lpt puts it on rank {}", c,
+                        r.assignment[c], dealt[c]);
   }
   return {};
 }
@@ -180,6 +146,48 @@ std::string unit_finding(const PlanRecord& r) {
 }
 
 }  // namespace
+
+/// Largest load first to the rank that would end earliest and has room, of equal ones the fastest, then the first.
+/// Without speeds and with equal counts a load is what it has above the lightest.
+List lpt_assignment(const PlanRecord& r) {
+  const std::int64_t n = static_cast<std::int64_t>(r.assignment.size());
+  const bool lifted = r.speeds.empty() && n % r.ranks == 0;
+  const std::int64_t base = lifted ? *std::min_element(r.chunk_loads.begin(), r.chunk_loads.end()) : 0;
+  List room(static_cast<std::size_t>(r.ranks), 0), loads = room;
+  for (const std::int64_t rank : r.assignment) ++room[static_cast<std::size_t>(rank)];
+  std::vector<std::size_t> order(r.assignment.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return r.chunk_loads[a] > r.chunk_loads[b]; });
+  const std::int64_t fastest = r.speeds.empty() ? 1 : *std::max_element(r.speeds.begin(), r.speeds.end());
+  using End = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // time, -speed, rank
+  const auto end_of = [&](std::int64_t rank, std::int64_t more) {
+    const std::size_t k = static_cast<std::size_t>(rank);
+    const std::int64_t load = loads[k] + more, speed = r.speeds.empty() ? 1 : r.speeds[k];
+    return End{static_cast<std::int64_t>((Refuter::Wide{load} * fastest + speed - 1) / speed), -speed, rank};
+  };
+  std::set<End> equal;  // ranks with room by load; only without speeds, where one more chunk keeps the order
+  for (std::int64_t k = 0; k < r.ranks && r.speeds.empty(); ++k) {
+    if (room[static_cast<std::size_t>(k)] > 0) equal.insert(end_of(k, 0));
+  }
+  List dealt(r.assignment.size(), 0);
+  for (const std::size_t c : order) {
+    const std::int64_t w = r.chunk_loads[c] - base;
+    End best{std::numeric_limits<std::int64_t>::max(), 0, 0};
+    if (r.speeds.empty()) {
+      best = equal.extract(equal.begin()).value();
+    } else {
+      for (std::int64_t k = 0; k < r.ranks; ++k) {
+        if (room[static_cast<std::size_t>(k)] > 0) best = std::min(best, end_of(k, w));
+      }
+    }
+    const std::int64_t rank = std::get<2>(best);
+    dealt[c] = rank;
+    loads[static_cast<std::size_t>(rank)] += w;
+    if (--room[static_cast<std::size_t>(rank)] > 0 && r.speeds.empty()) equal.insert(end_of(rank, 0));
+  }
+  return dealt;
+}
 
 bool search_fits(const PlanRecord& r) {
   const std::int64_t n = static_cast<std::int64_t>(r.assignment.size());

@@ -4,10 +4,14 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "flashmask/balance.hpp"
 
 namespace flashmask::balancing {
+
+/// The rank of every chunk when LPT deals them out to ranks with as many chunks each as `record` gives them.
+std::vector<std::int64_t> lpt_assignment(const PlanRecord& record);
 
 /// What is wrong with kind, method, unit, seed and epsilon of a record whose chunks are all owned; empty: nothing.
 /// contiguous, dual_chunk, per_document_dual_chunk and lpt (as a kind or as the method of hcc_ipo) are read off the

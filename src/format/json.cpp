@@ -247,6 +247,13 @@ Json parse_json(std::string_view text, std::string_view source, const JsonLimits
   if (text.size() > limits.bytes) {
     fail(ErrorCode::io, "{}: {} bytes, at most {} are read", source, text.size(), limits.bytes);
   }
+  // The library below skips the mark and takes a NUL byte for the end, whatever follows.
+  if (text.starts_with("\xEF\xBB\xBF")) {
+    fail(ErrorCode::io, "{}: not JSON: it starts with a byte order mark; save it as UTF-8 without one", source);
+  }
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    fail(ErrorCode::io, "{}: not JSON: byte {} is NUL", source, nul);
+  }
   Builder builder(source, limits);
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
     fail(ErrorCode::io, "{}: not JSON", source);

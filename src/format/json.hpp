@@ -71,7 +71,7 @@ class Json {
 };
 
 /// Parses one JSON document. `source` names it in errors. Throws io with line and column for text that is not JSON, for
-/// a key given twice in one object and for a document beyond the limits.
+/// a key given twice in one object, for a byte order mark or a NUL byte anywhere, and for a document beyond the limits.
 Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 
 /// A text from a stranger as it may be shown on a terminal: in quotes, escaped to printable ASCII, at most 64

@@ -200,7 +200,7 @@ Plan parse_plan(std::string_view text, std::string_view source) {
   r.lower_bound = fields.integer("lower_bound", {0, kMost});
   r.bound_by = named(fields, "bound_by",
                      std::array{BoundBy::average, BoundBy::pigeonhole, BoundBy::covering, BoundBy::incompatible,
-                                BoundBy::residue, BoundBy::search});
+                                BoundBy::residue, BoundBy::search, BoundBy::counts});
   const Json& proven = fields.required("proven_optimal");
   if (proven.boolean() == nullptr) {
     fail(ErrorCode::io, "{}: expected true or false, got {}", fields.path_of("proven_optimal"), proven.kind());
@@ -213,6 +213,9 @@ Plan parse_plan(std::string_view text, std::string_view source) {
   if (!(epsilon >= 0 && epsilon <= 1))
     fail(ErrorCode::io, "{}: {} is not in [0, 1]", fields.path_of("epsilon"), epsilon);
   r.epsilon_millionths = std::llround(epsilon * 1e6);
+  if (static_cast<double>(r.epsilon_millionths) / 1e6 != epsilon) {
+    fail(ErrorCode::io, "{}: {} is no whole number of millionths", fields.path_of("epsilon"), epsilon);
+  }
   r.seed = hexadecimal(fields.string("seed"), fields.path_of("seed"));
   fields.optional_integer("time_us", {0, kMost});
   r.assignment = integers(fields, "assignment", kMostChunks);

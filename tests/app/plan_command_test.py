@@ -155,7 +155,16 @@ class Plan(unittest.TestCase):
         self.assertEqual(self.plan("--mask", "causal", "--rows", "100", "--ranks", "2")["chunk"], 64)
 
     def test_bad_input_is_named(self):
-        for arguments, word in ((["--loads", "1,2", "--ranks", "0"], "ranks"), (["--loads", "1,-2"], "loads[1]"),
+        for arguments, word in ((["--loads", "1,2", "--ranks", "0"], "ranks"), (["--loads", "1,-2"], "--loads: entry 2, -2, is negative"),
+                                (["--loads", "1,2", "--ranks", "2", "--nodes", "3"], "--nodes 3: allowed are 1 to the number of ranks, 2"),
+                                (["--loads", "4611686018427387904,1"], "--loads: at entry 2 they sum to more than 2^62"),
+                                (["--loads", "1,2", "--ranks", "2", "--speeds", "1"], "--speeds: 1 entries for --ranks 2"),
+                                (["--loads", "1,2", "--ranks", "2", "--speeds", "1,0"], "--speeds: entry 2, 0, is not from 1"),
+                                (["--mask", "causal", "--rows", "64", "--columns", "32"], "the mask has 64 rows and 32 columns"),
+                                ([*MASK, "--costs=-1,5"], "--costs -1,5: neither may be negative"),
+                                (["--mask", "causal", "--rows", "4096", "--kind", "per_document_dual_chunk"], "--workload"),
+                                (["--mask", "causal", "--rows", "4096", "--sweep", "--kind", "per_document_dual_chunk"],
+                                 "--kind per_document_dual_chunk: it needs the lengths of the documents"),
                                 (["--loads", "1", "--kind", "magic"], "kind"), ([*MASK, "--tile", "12"], "--tile"),
                                 (["--loads", "1", "--mask", "causal"], "--loads"), (["--verify", "none.json"], "none.json"),
                                 ([*MASK, "--chunk", "0"], "chunk"), ([*MASK, "--nodes", "9"], "nodes"),
@@ -189,6 +198,10 @@ class Plan(unittest.TestCase):
         self.assertIn("left out: chunk 4096 on 2 ranks: only 1 chunks", text)
         text = self.flashmask(*mask, "--sweep-chunks", "512", "--sweep-ranks", "2,4", "--nodes", "4")
         self.assertIn("left out: chunk 512 on 2 ranks: fewer ranks than 4 nodes", text)
+        text = self.flashmask("--workload", "equal:2", "--rows", "4096", "--sweep", "--kind", "per_document_dual_chunk",
+                              "--sweep-chunks", "512,1024", "--sweep-ranks", "2")
+        self.assertIn("left out: chunk 1024 on 2 ranks: document 0 has 2048 tokens, not a multiple of", text)
+        self.assertEqual(len([line for line in text.splitlines() if line.startswith("512 ")]), 1)
 
     def test_a_plan_is_not_written_over_by_its_verdict_nor_confirmed_by_a_mask_that_is_not_square(self):
         self.flashmask("--mask", "causal", "--rows", "1024", "--ranks", "4", "--chunk", "64", "--json", "p.json")

@@ -50,6 +50,18 @@ TEST(Json, text_that_is_not_json_is_refused_with_its_place) {
   }
 }
 
+TEST(Json, a_byte_order_mark_and_nul_bytes_are_refused_wherever_they_stand) {
+  const std::string good = R"({"a":1})";
+  EXPECT_EQ(error_of([&] { parse_json(good, "t"); }), "");
+  EXPECT_TRUE(contains(error_of([&] { parse_json("\xEF\xBB\xBF" + good, "t"); }), "byte order mark"));
+  for (std::size_t at = 0; at <= good.size(); ++at) {
+    std::string text = good;
+    text.insert(at, 1, '\0');
+    EXPECT_TRUE(contains(error_of([&] { parse_json(text, "t"); }), "byte " + std::to_string(at) + " is NUL"));
+  }
+  EXPECT_NE(error_of([&] { parse_json(good + "\xEF\xBB\xBF", "t"); }), "");
+}
+
 TEST(Json, error_texts_are_short_printable_ascii) {
   const std::string bad = "{\"" + std::string(100000, 'k') + "\x1b[2J\xc2\x9b\":1,\x1b";
   const std::string text = parse_error(bad);

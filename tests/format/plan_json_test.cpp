@@ -66,6 +66,23 @@ TEST(PlanJson, a_file_that_lies_is_refused_by_the_field) {
   EXPECT_TRUE(contains(error(replaced(good, "\"epsilon\": 0.0", "\"epsilon\": 7.0")), "epsilon"));
 }
 
+TEST(PlanJson, an_epsilon_is_kept_exactly_or_refused) {
+  const std::string good = plan_json(example(2)).dump();
+  for (const char* epsilon : {"0.0123454", "1e-7", "0.99999999", "5e-324"}) {
+    const std::string text = replaced(good, "\"epsilon\": 0.012345", std::string("\"epsilon\": ") + epsilon);
+    EXPECT_TRUE(contains(error_of([&] { parse_plan(text, "p"); }), "is no whole number of millionths")) << epsilon;
+  }
+  for (const char* same : {"0.0123450", "1.2345e-2"}) {
+    const std::string text = replaced(good, "\"epsilon\": 0.012345", std::string("\"epsilon\": ") + same);
+    EXPECT_EQ(parse_plan(text, "p").record().epsilon_millionths, 12'345) << same;
+  }
+  PlanRecord r = example(2).record();
+  for (std::int64_t millionths = 0; millionths <= 1'000'000; millionths += millionths < 1000 ? 1 : 997) {
+    r.epsilon_millionths = millionths;
+    ASSERT_EQ(parse_plan(plan_json(Plan(r)).dump(0), "p").record().epsilon_millionths, millionths);
+  }
+}
+
 TEST(PlanJson, every_error_names_the_file) {
   const std::string good = plan_json(example(2)).dump();
   for (const auto& [from, to] :

@@ -1,0 +1,148 @@
+// What a plan file says of how it was made and bounded, against its own numbers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "balance/families.hpp"
+#include "balance/verify.hpp"
+#include "flashmask/builders.hpp"
+
+namespace flashmask::balancing {
+namespace {
+
+/// The first finding about a record that is legal as a plan.
+std::string finding(PlanRecord r) {
+  r.proven_optimal = r.peak == r.lower_bound;
+  const Verification v = verify(Plan(std::move(r)).record(), {}, {});
+  return v.passed() ? std::string() : v.findings.front();
+}
+
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+Workload bare(std::int64_t ranks, std::vector<std::int64_t> loads) {
+  Workload w;
+  w.ranks = ranks;
+  w.loads = std::move(loads);
+  return w;
+}
+
+TEST(VerifyLabels, a_bound_under_what_another_argument_gives_is_found) {
+  Workload w = bare(4, uniform_loads(16, 50, 7));
+  for (auto& load : w.loads) load = 640 * load + 13;  // a lattice, on which residues refute nearly everything
+  PlanRecord r = balance(w).record();
+  EXPECT_EQ(finding(r), "");
+  r.bound_by = BoundBy::residue;
+  int found = 0;
+  for (std::int64_t bound = 1; bound < r.lower_bound; bound += 320) {
+    r.lower_bound = bound;
+    EXPECT_SAYS(finding(r), "but average gives more");
+    ++found;
+  }
+  EXPECT_EQ(found, 1);
+  PlanRecord b3 = balance(bare(3, {8, 1, 9, 2, 2, 4})).record();  // 9 by the average, 10 by pigeonhole
+  ASSERT_EQ(b3.bound_by, BoundBy::pigeonhole);
+  b3.lower_bound = 9;
+  b3.bound_by = BoundBy::average;
+  EXPECT_SAYS(finding(b3), "lower_bound = 9 by average, but pigeonhole gives more");
+}
+
+TEST(VerifyLabels, a_bound_that_an_earlier_argument_gives_is_found) {
+  PlanRecord b3 = balance(bare(3, {8, 1, 9, 2, 2, 4})).record();
+  for (const BoundBy by : {BoundBy::search, BoundBy::residue, BoundBy::incompatible}) {
+    b3.bound_by = by;
+    EXPECT_SAYS(finding(b3), "pigeonhole gives lower_bound = 10 already");
+  }
+  PlanRecord even = balance(bare(2, {2, 2, 2, 2})).record();
+  for (const BoundBy by : {BoundBy::search, BoundBy::pigeonhole, BoundBy::incompatible}) {
+    even.bound_by = by;
+    EXPECT_SAYS(finding(even), "average gives lower_bound = 4 already");
+  }
+  PlanRecord zero = balance(bare(2, {0, 0, 0, 0})).record();
+  zero.bound_by = BoundBy::pigeonhole;
+  EXPECT_SAYS(finding(zero), "average gives lower_bound = 0 already");
+}
+
+TEST(VerifyLabels, a_search_that_ends_above_lpt_is_found) {
+  const Workload w = bare(3, {10, 9, 9, 7, 7, 6, 5, 3, 1});  // B1: lpt 21, optimum 19
+  PlanRecord r = balance(w, {.kind = PlanKind::lpt}).record();
+  r.kind = PlanKind::hcc_ipo;
+  EXPECT_EQ(finding(r), "");
+  for (const PlanMethod method : {PlanMethod::bldm, PlanMethod::pairs, PlanMethod::triples, PlanMethod::exact}) {
+    r.method = method;
+    EXPECT_SAYS(finding(r), "which is named where it ends below lpt, but the peak is 21 and that of lpt is 21");
+  }
+  PlanRecord worse = balance(w, {.kind = PlanKind::contiguous}).record();
+  worse.kind = PlanKind::hcc_ipo;
+  worse.method = PlanMethod::pairs;
+  EXPECT_SAYS(finding(worse), "but the peak is 28 and that of lpt is 21");
+  Workload uneven = bare(3, {9, 8, 7, 6, 5, 4, 3});
+  uneven.speeds = {100, 50, 80};
+  PlanRecord slow = balance(uneven, {.kind = PlanKind::contiguous}).record();
+  slow.kind = PlanKind::hcc_ipo;
+  slow.method = PlanMethod::pairs;
+  EXPECT_SAYS(finding(slow), "that of lpt is ");
+}
+
+TEST(VerifyLabels, what_epsilon_does_not_allow_is_found_and_what_only_the_search_knows_is_said) {
+  int found = 0, open = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    const Workload w = family_workload(Family::prefix_lm_16k, 64 << 10, 8, 2, seed);
+    PlanRecord r = balance(w).record();
+    const PlanRecord flat = balance(w, {.kind = PlanKind::contiguous}).record();
+    if (r.method != PlanMethod::hierarchy) continue;
+    const Verification good = verify(r, {}, {});
+    EXPECT_TRUE(good.passed()) << good.findings.front();
+    ASSERT_GE(good.claims.size(), 1U);
+    EXPECT_EQ(good.claims[0], "that hierarchy with seed 0 found the plan");
+    r.epsilon_millionths = 0;
+    if (r.peak > r.lower_bound) {
+      const Verification v = verify(r, {}, {});
+      // Above the bound without any epsilon: wrong where lpt ends lower, else only the plan without nodes could tell.
+      EXPECT_TRUE(!v.passed() || v.claims.size() == 2U);
+      open += v.passed();
+    }
+    PlanRecord poor = flat;
+    poor.kind = PlanKind::hcc_ipo;
+    poor.method = PlanMethod::hierarchy;
+    EXPECT_SAYS(finding(poor), "method is hierarchy, but the peak");
+    ++found;
+  }
+  EXPECT_GT(found, 0);
+  EXPECT_GT(open, 0);
+  EXPECT_TRUE(verify(balance(bare(2, {1, 2, 3, 4}), {.kind = PlanKind::lpt}).record(), {}, {}).claims.empty());
+}
+
+TEST(VerifyLabels, the_smallest_loads_on_the_slowest_ranks_are_a_bound_of_their_own) {
+  Workload w = bare(3, std::vector<std::int64_t>(9, 7));
+  w.speeds = {100, 1, 100};
+  PlanRecord r = balance(w).record();
+  EXPECT_EQ(r.peak, 2100);
+  EXPECT_EQ(r.lower_bound, 2100);
+  EXPECT_TRUE(r.proven_optimal);
+  EXPECT_EQ(r.bound_by, BoundBy::counts);
+  EXPECT_EQ(finding(r), "");
+  EXPECT_EQ(verify(r, {}, {}).bound, BoundCheck::recomputed);
+  r.lower_bound = 2099;
+  EXPECT_SAYS(finding(r), "gives more");
+  r.lower_bound = 32;
+  r.bound_by = BoundBy::average;
+  EXPECT_SAYS(finding(r), "but counts gives more");
+  // Unequal loads: covering, which speaks of the largest one, ends lower.
+  Workload mixed = bare(2, {50, 40, 30, 3, 2, 1});
+  mixed.speeds = {1000, 1};
+  const PlanRecord slow = balance(mixed).record();
+  EXPECT_EQ(slow.lower_bound, 6000);
+  EXPECT_TRUE(slow.proven_optimal);
+  EXPECT_EQ(slow.bound_by, BoundBy::counts);
+  EXPECT_EQ(finding(slow), "");
+  // Two ranks with one chunk more and three without: the slower of the two decides.
+  Workload more = bare(5, std::vector<std::int64_t>(7, 10));
+  more.speeds = {100, 100, 99, 99, 99};
+  const PlanRecord two = balance(more).record();
+  EXPECT_EQ(two.lower_bound, 20);
+  EXPECT_TRUE(two.proven_optimal);
+  EXPECT_EQ(finding(two), "");
+}
+
+}  // namespace
+}  // namespace flashmask::balancing
