@@ -8,13 +8,13 @@
 #include <numeric>
 
 #include "balance/traffic.hpp"
-#include "balance/verify.hpp"
 #include "command.hpp"
 #include "core/check.hpp"
 #include "format/plan_json.hpp"
 #include "given.hpp"
 #include "plan_picture.hpp"
 #include "plan_request.hpp"
+#include "plan_verdict.hpp"
 #include "problem.hpp"
 #include "ranks.hpp"
 #include "report.hpp"
@@ -217,107 +217,6 @@ void sweep(const PlanMasks& masks, const Options& options) {
   fmt::print("{}{}", table.text(), left_out);
 }
 
-/// What --verify has no use for: the plan file says it, or nothing is planned.
-void check_verify_alone(const CLI::App& command, const Options& options, const Plan& plan) {
-  refuse_given(command,
-               {"--loads",   "--ranks",        "--nodes",       "--chunk",       "--speeds",      "--unit", "--kind",
-                "--epsilon", "--search-seed",  "--steps",       "--proof-steps", "--time-budget", "--svg",  "--compare",
-                "--sweep",   "--sweep-chunks", "--sweep-ranks", "--kv-heads",    "--head-dim",    "--dtype"},
-               "--verify takes the plan from its file and only checks it");
-  const MaskRequest& mask = options.request.mask;
-  const bool named =
-      !mask.mask.empty() || !mask.workload.empty() || !mask.import_file.empty() || given(command, "--layers");
-  if (!named) {
-    refuse_given(command,
-                 {"--rows", "--columns", "--batch", "--mask-heads", "--seed", "--tile", "--costs", "--calibration",
-                  "--directions", "--window", "--global", "--prefix", "--chunk-length", "--frame", "--left", "--right",
-                  "--past", "--buckets"},
-                 "it describes a mask or its costs, and no mask is named to verify against");
-  }
-  if (plan.record().unit == WorkUnit::cells) {
-    refuse_given(command, {"--tile", "--costs", "--calibration", "--directions"},
-                 "the loads of this plan are cells, not tiles");
-  }
-  check(!named || plan.record().unit != WorkUnit::bare,
-        "--verify {}: its loads are bare numbers, which no mask can confirm; "
-        "leave the mask out",
-        options.verify);
-}
-
-std::string bound_text(const Plan& plan, balancing::BoundCheck bound) {
-  switch (bound) {
-    case balancing::BoundCheck::trivial:
-      return "lower bound 0, as loads are not negative";
-    case balancing::BoundCheck::recomputed:
-      return fmt::format("lower bound {} recomputed", grouped(plan.lower_bound()));
-    case balancing::BoundCheck::searched:
-      return fmt::format("lower bound {} confirmed by a search of its own", grouped(plan.lower_bound()));
-    default:
-      return fmt::format("lower bound {} taken from the file", grouped(plan.lower_bound()));
-  }
-}
-
-constexpr const char* kAgainstMasks = "chunk loads and need sets agree with the mask";
-constexpr const char* kWithoutMasks = "no mask was named, so chunk loads and need sets were taken from the file";
-
-std::string verdict_word(const balancing::Verification& result) {
-  return !result.passed() ? "wrong" : result.not_rechecked.empty() ? "ok" : "not_rechecked";
-}
-
-format::Json verdict_json(const Plan& plan, const balancing::Verification& result) {
-  format::Json::Array findings;
-  for (const std::string& finding : result.findings) findings.emplace_back(finding);
-  format::Json::Array claims;
-  for (const std::string& claim : result.claims) claims.emplace_back(claim);
-  format::Json value;
-  value.set("format", "flashmask.plan_verdict")
-      .set("version", 1)
-      .set("verdict", verdict_word(result))
-      .set("findings", std::move(findings))
-      .set("bound", std::string(to_string(result.bound)))
-      .set("not_rechecked", result.not_rechecked)
-      .set("claims", std::move(claims))
-      .set("against_masks", result.against_masks)
-      .set("chunks", plan.chunks())
-      .set("peak", plan.peak())
-      .set("lower_bound", plan.lower_bound())
-      .set("digest", fmt::format("{:016x}", plan.digest()));
-  return value;
-}
-
-/// The verdict in words: what is wrong, or what was recomputed and what was not.
-std::string verdict_text(const Plan& plan, const balancing::Verification& result) {
-  std::string out;
-  for (const std::string& finding : result.findings) out += fmt::format("WRONG  {}\n", finding);
-  if (!result.passed()) return out;
-  std::string claims;
-  for (const std::string& claim : result.claims) claims += (claims.empty() ? "; not checked: " : ", ") + claim;
-  return fmt::format("{}: {} chunks owned once and dealt as {}; loads, peak and traffic recomputed; {}; {}{}\n",
-                     result.not_rechecked.empty() ? "ok" : "not all rechecked", plan.chunks(), to_string(plan.kind()),
-                     result.not_rechecked.empty() ? bound_text(plan, result.bound) : result.not_rechecked,
-                     result.against_masks ? kAgainstMasks : kWithoutMasks, claims);
-}
-
-/// Checks a plan file by itself and, when a mask is named, against it. Returns the exit code.
-int verify_file(const Options& options) {
-  check_not_over(options.verify, "--verify", {"--json", options.json});
-  const Plan plan = format::parse_plan(format::read_file(options.verify), options.verify);
-  check_verify_alone(*options.request.mask.command, options, plan);
-  PlanRequest request = options.request;
-  request.chunk = plan.chunk();
-  if (plan.record().unit == WorkUnit::cells) request.unit = "cells";
-  const MaskRequest& mask = request.mask;
-  PlanMasks masks;
-  if (!mask.mask.empty() || !mask.workload.empty() || !mask.import_file.empty() || !request.layers.empty()) {
-    masks = plan_masks(request);
-  }
-  const auto documents = masks.masks.empty() ? std::vector<std::int64_t>() : common_documents(masks.masks.front());
-  const auto result = balancing::verify(plan.record(), masks.weighted(), workload_options(request, masks), documents);
-  if (!options.json.empty()) write_json(options.json, verdict_json(plan, result));
-  if (options.json != "-") fmt::print("{}", verdict_text(plan, result));
-  return !result.passed() ? kCheckFailed : result.not_rechecked.empty() ? 0 : kNotRechecked;
-}
-
 /// The option that writes to standard output, if any; refuses two outputs to one place.
 std::string taken_output(const Options& options) {
   return check_outputs({{"--json", options.json}, {"--svg", options.svg}});
@@ -342,7 +241,8 @@ void check_use(const Options& options) {
 
 /// The exit code.
 int execute(const Options& options) {
-  if (given(*options.request.mask.command, "--verify")) return verify_file(options);
+  if (given(*options.request.mask.command, "--verify"))
+    return verify_plan_file(options.request, options.verify, options.json);
   check_use(options);
   const PlanMasks masks = plan_masks(options.request);
   if (options.sweep) {

@@ -134,22 +134,31 @@ std::vector<std::vector<std::int64_t>> documents_of(const NamedMask& named) {
   return all;
 }
 
-/// Cells are counted alike by everybody, so a plan in cells must carry those of this mask, times the layers it counted
-/// them for: exactly where it serves one mask, at least where it serves several. What tiles cost is not in a plan file,
-/// and what bare numbers mean is not either.
-void check_cells(const std::string& file, const Plan& plan, const ColumnMask& mask, std::int64_t weight) {
+/// What a plan's chunks carry must be what they cost under this mask, times the layers it was counted for: exactly
+/// where the plan serves one mask, at least that where it serves several. Cells are counted alike by everybody and
+/// tiles as the plan says; what bare numbers mean, and tiles of a plan that does not say, cannot be told.
+void check_chunk_loads(const std::string& file, const Plan& plan, const ColumnMask& mask, std::int64_t weight) {
   const PlanRecord& record = plan.record();
-  if (record.unit != WorkUnit::cells) return;
-  const std::vector<std::int64_t> own = chunk_loads(mask, plan.chunk(), {.unit = LoadUnit::cells});
+  if (record.unit != WorkUnit::cells && !record.tile_work) return;
+  WorkloadOptions how{.chunk = plan.chunk(), .ranks = plan.ranks(), .unit = record.unit};
+  if (const auto& work = record.tile_work) {
+    how.tile_shape = work->tile_shape;
+    how.costs = work->costs;
+    how.forward_weight = work->forward_weight;
+    how.backward_weight = work->backward_weight;
+  }
+  const WeightedMask once{&mask, 1};
+  const std::vector<std::int64_t> own =
+      format::naming("--plan " + file, [&] { return make_workload(std::span(&once, 1), how).loads; });
   const bool alone = record.needs.size() == 1;
   for (std::size_t c = 0; c < own.size(); ++c) {
     const std::int64_t carried = record.chunk_loads[c];
     if (own[c] <= carried / weight && (!alone || own[c] * weight == carried)) continue;
-    core::fail(
-        ErrorCode::invalid_argument,
-        "--plan {}: chunk {} carries {} cells in the file but {} under this mask{}; it was made for another mask "
-        "of the same need sets, make one with `flashmask plan` and the mask of this run",
-        file, c, carried, own[c], weight == 1 ? "" : fmt::format(", in each of {} layers", weight));
+    core::fail(ErrorCode::invalid_argument,
+               "--plan {}: chunk {} carries {}{} in the file but {} under this mask{}; it was made for another mask of "
+               "the same need sets, make one with `flashmask plan` and the mask of this run",
+               file, c, carried, record.unit == WorkUnit::cells ? " cells" : " by tile costs", own[c],
+               weight == 1 ? "" : fmt::format(", in each of {} layers", weight));
   }
 }
 
@@ -171,7 +180,7 @@ Plan read_plan(const RanksOptions& options, const ColumnMask& mask) {
         "--plan {}: it was made for another mask (its need sets differ); make one with `flashmask plan` and the mask "
         "of this run",
         options.plan);
-  check_cells(options.plan, plan, mask, served->weight);
+  check_chunk_loads(options.plan, plan, mask, served->weight);
   return plan;
 }
 

@@ -71,6 +71,23 @@ struct NeedSets {
   friend bool operator==(const NeedSets&, const NeedSets&) = default;
 };
 
+/// Tile costs by direction, in thousandths of an unmasked forward tile. The defaults stand here and nowhere else; a
+/// calibration file replaces them. Ranks never calibrate each on their own.
+struct DirectionCosts {
+  TileCosts forward{1080, 1000};
+  TileCosts backward{2700, 2500};
+  friend bool operator==(const DirectionCosts&, const DirectionCosts&) = default;
+};
+
+/// How loads in tiles were counted; a plan carries it, so that whoever has the mask can count them again.
+struct TileWork {
+  TileShape tile_shape{};
+  DirectionCosts costs{};            ///< {0, 0} of a direction that is not counted
+  std::int64_t forward_weight = 1;   ///< calls of the forward per step; 0: not counted
+  std::int64_t backward_weight = 0;  ///< calls of the backward per step; 0: not counted
+  friend bool operator==(const TileWork&, const TileWork&) = default;
+};
+
 /// What is to be shared out. `loads` alone is enough; everything else has a meaning only when given.
 struct Workload {
   std::vector<std::int64_t> loads;  ///< one per chunk, >= 0, sum at most 2^62
@@ -85,6 +102,7 @@ struct Workload {
   std::vector<std::int64_t> speeds;
   std::vector<NeedSets> needs;          ///< one per mask; empty: traffic is not known and nodes do not matter
   std::vector<std::int64_t> documents;  ///< lengths in tokens, read by per_document_dual_chunk alone
+  std::optional<TileWork> tile_work;    ///< of unit = tiles, where known; goes into the plan
 
   [[nodiscard]] std::int64_t chunks() const { return static_cast<std::int64_t>(loads.size()); }
 };
@@ -93,13 +111,6 @@ struct Workload {
 struct WeightedMask {
   const ColumnMask* mask = nullptr;
   std::int64_t weight = 1;
-};
-
-/// Tile costs by direction, in thousandths of an unmasked forward tile. The defaults stand here and nowhere else; a
-/// calibration file replaces them. Ranks never calibrate each on their own.
-struct DirectionCosts {
-  TileCosts forward{1080, 1000};
-  TileCosts backward{2700, 2500};
 };
 
 /// How masks become loads.
@@ -113,6 +124,9 @@ struct WorkloadOptions {
   std::int64_t forward_weight = 1;   ///< calls of the forward per step
   std::int64_t backward_weight = 0;  ///< calls of the backward per step
 };
+
+/// What loads in tiles under `options` are counted by.
+TileWork tile_work(const WorkloadOptions& options);
 
 /// Loads and need sets of one or several masks of equal length (rows = columns): loads are summed over masks with their
 /// weights and over both directions with theirs. Throws invalid_argument naming what does not fit.
@@ -172,6 +186,7 @@ struct PlanRecord {
   std::vector<std::int64_t> inbound;   ///< by node: distinct remote chunks its ranks need; empty without need sets
   std::vector<std::int64_t> outbound;  ///< by node: (chunk, other node) pairs its chunks are sent to
   Traffic traffic;
+  std::optional<TileWork> tile_work;  ///< of unit = tiles, where known
   friend bool operator==(const PlanRecord&, const PlanRecord&) = default;
 };
 

@@ -94,6 +94,7 @@ struct TileCounts {
 struct TileCosts {
   std::int64_t partial = 1080;
   std::int64_t unmasked = 1000;
+  friend bool operator==(const TileCosts&, const TileCosts&) = default;
 };
 
 /// Names one row block of one (batch, mask head).

@@ -69,6 +69,7 @@ Plan balance(const Workload& workload, const BalanceOptions& options) {
   record.unit = workload.unit;
   record.chunk_loads = workload.loads;
   record.speeds = workload.speeds;
+  record.tile_work = workload.tile_work;
   record.needs = workload.needs;
   record.seed = options.kind == PlanKind::hcc_ipo ? options.seed : 0;
   record.epsilon_millionths = options.kind == PlanKind::hcc_ipo ? options.epsilon_millionths : 0;

@@ -23,6 +23,9 @@ constexpr std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
+/// Throws invalid_argument naming the field unless `work` could have counted loads in `unit`.
+void check_tile_work(WorkUnit unit, const std::optional<TileWork>& work);
+
 /// Ranks from the fastest to the slowest, equal ones by number: 0 .. ranks - 1 where `speeds` is empty. Position i of
 /// this order is place i; everything the search does is by place, so how ranks are numbered cannot change a peak.
 std::vector<std::int32_t> rank_at_place(std::int64_t ranks, std::span<const std::int64_t> speeds);

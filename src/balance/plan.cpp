@@ -110,6 +110,7 @@ Plan::Plan(PlanRecord record) : record_(std::move(record)) {
   check_extents(record_);
   check_loads(record_);
   check_traffic(record_);
+  balancing::check_tile_work(record_.unit, record_.tile_work);
   offsets_.assign(static_cast<std::size_t>(record_.ranks) + 1, 0);
   for (const std::int64_t rank : record_.assignment) ++offsets_[static_cast<std::size_t>(rank) + 1];
   std::partial_sum(offsets_.begin(), offsets_.end(), offsets_.begin());
@@ -192,6 +193,14 @@ std::uint64_t plan_digest(const PlanRecord& r) {
        {r.traffic.inter_chunks, r.traffic.intra_chunks, r.traffic.inter_rows, r.traffic.intra_rows}) {
     d.add(static_cast<std::uint64_t>(x));
   }
+  if (r.tile_work) {  // absent it adds nothing, so digests from before it existed stay
+    const TileWork& t = *r.tile_work;
+    for (const std::int64_t x : {std::int64_t{t.tile_shape.block_m}, std::int64_t{t.tile_shape.block_n},
+                                 t.forward_weight, t.costs.forward.partial, t.costs.forward.unmasked, t.backward_weight,
+                                 t.costs.backward.partial, t.costs.backward.unmasked}) {
+      d.add(static_cast<std::uint64_t>(x));
+    }
+  }
   return d.value();
 }
 
@@ -243,6 +252,7 @@ std::string first_difference(const Plan& left, const Plan& right) {
       differ("traffic.intra_chunks", a.traffic.intra_chunks, b.traffic.intra_chunks),
       differ("traffic.inter_rows", a.traffic.inter_rows, b.traffic.inter_rows),
       differ("traffic.intra_rows", a.traffic.intra_rows, b.traffic.intra_rows),
+      a.tile_work == b.tile_work ? std::string() : std::string("tile_work: tiles were counted otherwise"),
   };
   for (const std::string& text : fields) {
     if (!text.empty()) return text;

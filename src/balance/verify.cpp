@@ -16,7 +16,9 @@ namespace {
 
 using Wide = Refuter::Wide;
 using List = Refuter::List;
+using WideList = std::vector<Wide>;
 
+constexpr Wide kMostLoad = Wide{1} << 62;
 constexpr std::int64_t kSearchSteps = 20'000'000;  // a second, more or less
 
 class Verifier {
@@ -34,7 +36,10 @@ class Verifier {
   void masks(std::span<const WeightedMask> masks, const WorkloadOptions& options) {
     out_.against_masks = true;
     if (r_.chunk != options.chunk) return find("the plan cuts chunks of {} tokens, not {}", r_.chunk, options.chunk);
-    List loads(r_.chunk_loads.size(), 0);
+    if (r_.tile_work && *r_.tile_work != tile_work(options)) {
+      return find("the loads were counted with other tiles, costs or directions than those to verify with");
+    }
+    WideList loads(r_.chunk_loads.size(), 0);
     for (std::size_t m = 0; m < masks.size(); ++m) {
       const ColumnMask& mask = *masks[m].mask;
       if (mask.shape().columns != r_.columns) return find("mask {} has {} columns", m, mask.shape().columns);
@@ -42,12 +47,17 @@ class Verifier {
         return find("mask {} has {} rows and {} columns: a plan is one of a square mask", m, mask.shape().rows,
                     r_.columns);
       }
-      const List own = loads_of(mask, options);
-      for (std::size_t c = 0; c < loads.size(); ++c) loads[c] += masks[m].weight * own[c];
+      const WideList own = loads_of(mask, options);
+      for (std::size_t c = 0; c < loads.size(); ++c) {
+        if (own[c] > kMostLoad) return find("mask {} gives chunk {} a load above 2^62", m, c);
+        loads[c] += masks[m].weight * own[c];
+      }
     }
     for (std::size_t c = 0; c < loads.size(); ++c) {
       if (loads[c] != r_.chunk_loads[c]) {
-        return find("chunk_loads[{}] = {} but the masks give {}", c, r_.chunk_loads[c], loads[c]);
+        const bool shown = loads[c] <= kMostLoad;
+        return find("chunk_loads[{}] = {} but the masks give {}", c, r_.chunk_loads[c],
+                    shown ? std::to_string(static_cast<std::int64_t>(loads[c])) : "more than 2^62");
       }
     }
     if (r_.needs.size() != masks.size()) return find("need sets of {} masks, not {}", r_.needs.size(), masks.size());
@@ -224,8 +234,8 @@ class Verifier {
   }
 
   /// Cells from the dense row counts; tile costs from the tile room, which owns the rule.
-  List loads_of(const ColumnMask& mask, const WorkloadOptions& options) const {
-    List loads(r_.chunk_loads.size(), 0);
+  WideList loads_of(const ColumnMask& mask, const WorkloadOptions& options) const {
+    WideList loads(r_.chunk_loads.size(), 0);
     if (r_.unit == WorkUnit::cells) {
       for (std::int64_t b = 0; b < mask.shape().batch; ++b) {
         for (std::int64_t h = 0; h < mask.shape().heads; ++h) {
@@ -240,7 +250,7 @@ class Verifier {
       if (calls == 0) continue;
       const List one =
           chunk_loads(mask, r_.chunk, {.unit = LoadUnit::tiles, .tile_shape = options.tile_shape, .costs = costs});
-      for (std::size_t c = 0; c < loads.size(); ++c) loads[c] += calls * one[c];
+      for (std::size_t c = 0; c < loads.size(); ++c) loads[c] += Wide{calls} * one[c];
     }
     return loads;
   }

@@ -1,5 +1,6 @@
 // From masks to loads and need sets; what a workload must satisfy.
 #include <algorithm>
+#include <tuple>
 
 #include "balance/instance.hpp"
 #include "core/check.hpp"
@@ -43,6 +44,13 @@ NeedSets::NeedSets(const NeedMatrix& matrix, std::int64_t layers)
   }
 }
 
+TileWork tile_work(const WorkloadOptions& options) {
+  TileWork work{options.tile_shape, options.costs, options.forward_weight, options.backward_weight};
+  if (work.forward_weight == 0) work.costs.forward = {0, 0};
+  if (work.backward_weight == 0) work.costs.backward = {0, 0};
+  return work;
+}
+
 Workload make_workload(std::span<const WeightedMask> masks, const WorkloadOptions& options) {
   check(!masks.empty(), "masks is empty: a workload needs at least one");
   check(options.unit != WorkUnit::bare, "unit = bare has no meaning for masks: use cells or tiles");
@@ -52,6 +60,7 @@ Workload make_workload(std::span<const WeightedMask> masks, const WorkloadOption
         options.backward_weight);
   Workload out;
   out.unit = options.unit;
+  if (options.unit == WorkUnit::tiles) out.tile_work = tile_work(options);
   out.ranks = options.ranks;
   out.nodes = options.nodes;
   out.chunk = options.chunk;
@@ -82,6 +91,24 @@ Workload make_workload(std::span<const WeightedMask> masks, const WorkloadOption
   return out;
 }
 
+void balancing::check_tile_work(WorkUnit unit, const std::optional<TileWork>& work) {
+  if (!work) return;
+  check(unit == WorkUnit::tiles, "tile_work says how tiles were counted, but unit is {}", to_string(unit));
+  check(work->tile_shape.block_m >= 1 && work->tile_shape.block_n >= 1,
+        "tile_work.tile_shape = {} x {}: must be positive", work->tile_shape.block_m, work->tile_shape.block_n);
+  check(work->forward_weight >= 0 && work->backward_weight >= 0 &&
+            (work->forward_weight > 0 || work->backward_weight > 0),
+        "tile_work.forward_weight = {}, tile_work.backward_weight = {}: both >= 0 and one positive",
+        work->forward_weight, work->backward_weight);
+  for (const auto& [name, calls, costs] : {std::tuple{"forward", work->forward_weight, work->costs.forward},
+                                           std::tuple{"backward", work->backward_weight, work->costs.backward}}) {
+    check(costs.partial >= 0 && costs.unmasked >= 0, "tile_work.costs.{} = {}, {}: must not be negative", name,
+          costs.partial, costs.unmasked);
+    check(calls > 0 || costs == TileCosts{0, 0}, "tile_work.costs.{} = {}, {}: must be 0 of a direction not counted",
+          name, costs.partial, costs.unmasked);
+  }
+}
+
 void validate(const Workload& w) {
   check(w.ranks >= 1 && w.ranks <= (1 << 16), "ranks = {}: must be in [1, 65536]", w.ranks);
   check(w.nodes >= 1 && w.nodes <= w.ranks, "nodes = {}: must be in [1, ranks = {}]", w.nodes, w.ranks);
@@ -105,6 +132,7 @@ void validate(const Workload& w) {
     check(balancing::Int128{total} * *fast / *slow <= kMostLoad,
           "loads sum to {}: times fastest / slowest = {} / {} exceeds 2^62; use a coarser unit", total, *fast, *slow);
   }
+  balancing::check_tile_work(w.unit, w.tile_work);
   for (std::size_t m = 0; m < w.needs.size(); ++m) {
     const NeedSets& n = w.needs[m];
     check(n.chunks == w.chunks() && n.words == (n.chunks + 63) / 64 && n.batch >= 0 &&

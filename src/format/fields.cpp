@@ -119,12 +119,12 @@ std::vector<std::int32_t> Fields::int32_vector(std::string_view key, std::size_t
   return out;
 }
 
-void Fields::header(std::string_view name, std::int64_t version) {
+std::int64_t Fields::header(std::string_view name, std::int64_t version) {
   const std::string format = string("format");
   if (format != name) {
     fail(ErrorCode::io, "{}: format is {}, expected \"{}\"", path_, printable(format), name);
   }
-  integer("version", {1, version});
+  return integer("version", {1, version});
 }
 
 void Fields::finish() const {

@@ -61,8 +61,8 @@ class Fields {
   /// An array of exactly `size` int32 values.
   std::vector<std::int32_t> int32_vector(std::string_view key, std::size_t size);
 
-  /// Reads "format" and "version" and throws io unless they are `name` and an integer in [1, version].
-  void header(std::string_view name, std::int64_t version);
+  /// Reads "format" and "version" and throws io unless they are `name` and an integer in [1, version]. Returns it.
+  std::int64_t header(std::string_view name, std::int64_t version);
   /// Throws io naming the first member nobody asked for and the members that are known.
   void finish() const;
 

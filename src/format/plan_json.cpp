@@ -14,7 +14,9 @@ namespace {
 
 using core::fail;
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;  // 1 had no tile_work
+constexpr std::int64_t kCalibrationVersion = 1;
+constexpr std::int64_t kMostCost = 1'000'000'000;  // of a tile, in thousandths
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMostChunks = 1 << 22;
 constexpr std::int64_t kMostNeedWords = std::int64_t{1} << 24;  // 128 MiB of need sets over all masks of a file
@@ -138,6 +140,47 @@ NeedSets parse_needs(const Json& value, const std::string& path, std::int64_t ch
   return need;
 }
 
+/// {"tile": [rows, columns], "forward": {"calls", "partial", "unmasked"}, "backward": {...}}; a direction that is not
+/// counted is absent.
+Json tile_work_json(const TileWork& work) {
+  Json value;
+  value.set("tile", Json::Integers{work.tile_shape.block_m, work.tile_shape.block_n});
+  const auto add = [&](const char* name, std::int64_t calls, const TileCosts& costs) {
+    if (calls == 0) return;
+    Json one;
+    one.set("calls", calls).set("partial", costs.partial).set("unmasked", costs.unmasked);
+    value.set(name, std::move(one));
+  };
+  add("forward", work.forward_weight, work.costs.forward);
+  add("backward", work.backward_weight, work.costs.backward);
+  return value;
+}
+
+TileWork parse_tile_work(const Json& value, const std::string& path) {
+  constexpr std::int64_t kLongestTile = std::numeric_limits<std::int32_t>::max();
+  Fields fields(value, path);
+  TileWork work{.costs = {{0, 0}, {0, 0}}, .forward_weight = 0, .backward_weight = 0};
+  const Json::Integers tile = integers(fields, "tile", 2);
+  if (tile.size() != 2 || std::min(tile[0], tile[1]) < 1 || std::max(tile[0], tile[1]) > kLongestTile) {
+    fail(ErrorCode::io, "{}: expected rows and columns of a tile, both from 1 to {}", fields.path_of("tile"),
+         kLongestTile);
+  }
+  work.tile_shape = {static_cast<std::int32_t>(tile[0]), static_cast<std::int32_t>(tile[1])};
+  const auto read = [&](const char* name, std::int64_t& calls, TileCosts& costs) {
+    const Json* given = fields.optional(name);
+    if (given == nullptr) return;
+    Fields one(*given, fields.path_of(name));
+    calls = one.integer("calls", {1, kMost});
+    costs.partial = one.integer("partial", {0, kMost});
+    costs.unmasked = one.integer("unmasked", {0, kMost});
+    one.finish();
+  };
+  read("forward", work.forward_weight, work.costs.forward);
+  read("backward", work.backward_weight, work.costs.backward);
+  fields.finish();
+  return work;
+}
+
 /// Members that follow from the rest: refused when they say something else.
 void check_derived(Fields& fields, const Plan& plan) {
   for (const auto& [key, expected] : {std::pair{"imbalance", plan.imbalance()}, std::pair{"gap", plan.gap()}}) {
@@ -176,6 +219,7 @@ Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us) {
   traffic.set("inter_rows", r.traffic.inter_rows).set("intra_rows", r.traffic.intra_rows);
   value.set("traffic", std::move(traffic));
   value.set("chunk_loads", r.chunk_loads).set("speeds", r.speeds);
+  if (r.tile_work) value.set("tile_work", tile_work_json(*r.tile_work));
   Json::Array needs;
   for (const NeedSets& need : r.needs) needs.push_back(needs_json(need));
   value.set("needs", std::move(needs));
@@ -186,7 +230,7 @@ Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us) {
 Plan parse_plan(std::string_view text, std::string_view source) {
   const Json value = parse_json(text, source);
   Fields fields(value, std::string(source));
-  fields.header("flashmask.plan", kVersion);
+  const std::int64_t version = fields.header("flashmask.plan", kVersion);
   PlanRecord r;
   r.kind = named(fields, "kind",
                  std::array{PlanKind::hcc_ipo, PlanKind::contiguous, PlanKind::dual_chunk,
@@ -228,6 +272,10 @@ Plan parse_plan(std::string_view text, std::string_view source) {
   traffic.finish();
   r.chunk_loads = integers(fields, "chunk_loads", kMostChunks);
   r.speeds = integers(fields, "speeds", 1 << 16);
+  if (version >= 2) {
+    if (const Json* work = fields.optional("tile_work"))
+      r.tile_work = parse_tile_work(*work, fields.path_of("tile_work"));
+  }
   std::int64_t words_left = kMostNeedWords;
   const std::int64_t chunks = static_cast<std::int64_t>(r.assignment.size());
   const Json& needs = fields.required("needs");
@@ -245,14 +293,14 @@ Plan parse_plan(std::string_view text, std::string_view source) {
 DirectionCosts parse_calibration(std::string_view text, std::string_view source) {
   const Json value = parse_json(text, source);
   Fields fields(value, std::string(source));
-  fields.header("flashmask.calibration", kVersion);
+  fields.header("flashmask.calibration", kCalibrationVersion);
   DirectionCosts costs;
   for (const auto& [key, direction] : {std::pair{"forward", &costs.forward}, std::pair{"backward", &costs.backward}}) {
     const Json* given = fields.optional(key);
     if (given == nullptr) continue;
     Fields one(*given, fields.path_of(key));
-    direction->partial = one.integer("partial", {0, 1'000'000'000});
-    direction->unmasked = one.integer("unmasked", {0, 1'000'000'000});
+    direction->partial = one.integer("partial", {0, kMostCost});
+    direction->unmasked = one.integer("unmasked", {0, kMostCost});
     one.finish();
   }
   fields.finish();

@@ -1,4 +1,4 @@
-// Plan files, format "flashmask.plan" version 1 (docs/balance.md), and calibration files.
+// Plan files, format "flashmask.plan" version 2 (docs/balance.md), and calibration files.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace flashmask::format {
 
 /// The plan as a JSON value: every field of the record and, for readers, imbalance, gap and digest. Need sets are
-/// written as runs of chunks. `time_us` is how long the search took, where known.
+/// written as runs of chunks, how tiles were counted as tile_work (new in version 2) where the record knows it. `time_us` is how long the search took, where known.
 Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us = std::nullopt);
 
 /// Parses that format. Safe on any text: throws io or invalid_argument naming the field. Derived members (imbalance,

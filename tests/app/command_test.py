@@ -67,6 +67,20 @@ class Ranks(unittest.TestCase):
                 if not cells_of_causal:
                     self.assertIn("cells in the file but", error)
 
+    def test_a_plan_file_in_tiles_carries_what_tiles_of_this_mask_cost(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plan = os.path.join(folder, "plan.json")
+            layout = ["--rows", "600", "--ranks", "4"]
+            costs = ["--tile", "8x8", "--costs", "1300,1000", "--directions", "both"]
+            for layers, tiles_of_causal in (("causal:1", True), ("causal:2,sliding_window:1", True), ("sliding_window:1", False)):
+                window = ["--window", "590"] if "window" in layers else []
+                code, _, error = flashmask("plan", "--layers", layers, *window, *layout, "--chunk", "24", *costs, "--json", plan)
+                self.assertEqual(code, 0, error)
+                code, _, error = flashmask("run", *SMALL, "--mask", "causal", *layout, "--plan", plan)
+                self.assertEqual(code, 0 if tiles_of_causal else 2, layers + error)
+                if not tiles_of_causal:
+                    self.assertIn("by tile costs in the file but", error)
+
     def test_contamination_check_passes_on_a_right_step(self):
         for arguments in (["--ranks", "3"], [], ["--ranks", "4", "--nodes", "2", "--batch", "2", "--chunk", "32"]):
             report = self.report("--check", "contamination", *arguments)

@@ -47,6 +47,14 @@ class Plan(unittest.TestCase):
         self.assertIn("no mask was named", self.flashmask("--verify", "plan.json"))
         self.assertIn("WRONG", self.flashmask("--verify", "plan.json", "--workload", "equal:6", "--rows", "16384", code=1))
         self.assertIn("WRONG", self.flashmask("--verify", "plan.json", *MASK, "--costs", "1100,1000", code=1))
+        # How tiles were counted is in the file: whoever has the mask alone can count them again.
+        costs = ["--costs", "1500,1000", "--directions", "both", "--tile", "64x64"]
+        self.flashmask(*arguments, *costs, "--json", "plan.json")
+        self.assertIn("agree with the mask", self.flashmask("--verify", "plan.json", *MASK))
+        self.assertIn("agree with the mask", self.flashmask("--verify", "plan.json", *MASK, *costs))
+        self.assertIn("WRONG", self.flashmask("--verify", "plan.json", *MASK, "--costs", "1500,1000", code=1))
+        self.change("plan.json", tile_work={"tile": [64, 64], "forward": {"calls": 1, "partial": 1500, "unmasked": 1000}})
+        self.assertIn("WRONG  chunk_loads[0] = ", self.flashmask("--verify", "plan.json", *MASK, code=1))
 
     def test_a_changed_file_is_refused(self):
         self.flashmask(*MASK, "--json", "plan.json")

@@ -89,6 +89,14 @@ TEST(Verify, every_single_lie_is_found) {
   WorkloadOptions dearer = kOptions;
   dearer.costs.forward.partial += 1;
   EXPECT_FALSE(verify(good, masks, dearer).passed());
+  PlanRecord silent = good;  // says nothing of how tiles were counted: the loads alone tell
+  silent.tile_work.reset();
+  EXPECT_TRUE(verify(silent, masks, kOptions).passed());
+  EXPECT_FALSE(verify(silent, masks, dearer).passed());
+  PlanRecord forged = good;  // says that they were counted otherwise
+  forged.tile_work->costs.forward.partial += 1;
+  EXPECT_FALSE(verify(forged, masks, kOptions).passed());
+  EXPECT_FALSE(verify(forged, masks, dearer).passed());
 }
 
 TEST(Verify, a_mask_that_is_not_square_is_none_of_a_plan) {

@@ -53,7 +53,7 @@ TEST(PlanJson, a_file_that_lies_is_refused_by_the_field) {
   const Plan plan = example(2);
   const std::string good = plan_json(plan).dump();
   const auto error = [](const std::string& text) { return error_of([&] { parse_plan(text, "p"); }); };
-  EXPECT_TRUE(contains(error(replaced(good, "\"version\": 1", "\"version\": 2")), "version"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"version\": 2", "\"version\": 3")), "version"));
   EXPECT_TRUE(contains(error(replaced(good, "\"kind\": \"hcc_ipo\"", "\"kind\": \"magic\"")), "kind: \"magic\""));
   EXPECT_TRUE(contains(error(replaced(good, "\"ranks\": 4", "\"ranks\": 3")), "loads"));
   EXPECT_TRUE(contains(error(replaced(good, "\"peak\": ", "\"peak\": 1")), "peak"));
@@ -64,6 +64,38 @@ TEST(PlanJson, a_file_that_lies_is_refused_by_the_field) {
   EXPECT_TRUE(contains(error(replaced(good, "\"seed\": \"f", "\"seed\": \"x")), "seed"));
   EXPECT_TRUE(contains(error(replaced(good, "\"seed\": \"f", "\"seed\": \"e")), "digest"));
   EXPECT_TRUE(contains(error(replaced(good, "\"epsilon\": 0.0", "\"epsilon\": 7.0")), "epsilon"));
+}
+
+TEST(PlanJson, how_tiles_were_counted_is_kept_and_older_files_know_nothing_of_it) {
+  const Plan plan = example(2);
+  ASSERT_TRUE(plan.record().tile_work);
+  PlanRecord r = plan.record();
+  r.tile_work = TileWork{{64, 96}, {{0, 0}, {7, std::int64_t{1} << 40}}, 0, 3};
+  const Plan backward(r);
+  EXPECT_EQ(parse_plan(plan_json(backward).dump(), "p"), backward);
+  EXPECT_NE(backward.digest(), plan.digest());
+  EXPECT_EQ(first_difference(plan, backward), "tile_work: tiles were counted otherwise");
+  r.tile_work.reset();
+  const std::string without = plan_json(Plan(r)).dump();
+  EXPECT_EQ(without.find("tile_work"), std::string::npos);
+  EXPECT_EQ(parse_plan(replaced(without, "\"version\": 2", "\"version\": 1"), "p").record(), r);
+  std::string good = plan_json(backward).dump(0);
+  good.replace(good.rfind(",\"digest\""), std::string::npos, "}");
+  ASSERT_EQ(parse_plan(good, "p"), backward);
+  const auto error = [&](std::string_view from, std::string_view to) {
+    return error_of([&] { parse_plan(replaced(good, from, to), "p"); });
+  };
+  EXPECT_TRUE(contains(error("\"version\":2", "\"version\":1"), "unknown key \"tile_work\""));
+  EXPECT_TRUE(contains(error("[64,96]", "[64,0]"), "tile_work: tile"));
+  EXPECT_TRUE(contains(error("[64,96]", "[64]"), "tile_work: tile"));
+  EXPECT_TRUE(contains(error("\"calls\":3", "\"calls\":0"), "tile_work: backward: calls"));
+  EXPECT_TRUE(contains(error("\"calls\":3,", ""), "calls"));
+  EXPECT_TRUE(contains(error("\"partial\":7", "\"partial\":-7"), "tile_work: backward: partial"));
+  EXPECT_TRUE(
+      contains(error("\"backward\":{\"calls\":3,\"partial\":7,", "\"other\":{\"calls\":3,\"partial\":7,"), "other"));
+  EXPECT_TRUE(
+      contains(error(",\"backward\":{\"calls\":3,\"partial\":7,\"unmasked\":1099511627776}", ""), "one positive"));
+  EXPECT_TRUE(contains(error("\"unit\":\"tiles\"", "\"unit\":\"bare\""), "unit is bare"));
 }
 
 TEST(PlanJson, an_epsilon_is_kept_exactly_or_refused) {
@@ -87,7 +119,7 @@ TEST(PlanJson, every_error_names_the_file) {
   const std::string good = plan_json(example(2)).dump();
   for (const auto& [from, to] :
        {std::pair{"\"peak\": ", "\"peak\": 1"}, std::pair{"\"ranks\": 4", "\"ranks\": 3"},
-        std::pair{"\"version\": 1", "\"version\": 1e30"}, std::pair{"\"chunk_loads\": [", "\"chunk_loads\": [0.5, "}}) {
+        std::pair{"\"version\": 2", "\"version\": 1e30"}, std::pair{"\"chunk_loads\": [", "\"chunk_loads\": [0.5, "}}) {
     EXPECT_TRUE(contains(error_of([&] { parse_plan(replaced(good, from, to), "dir/p.json"); }), "dir/p.json: ")) << to;
   }
   EXPECT_TRUE(
