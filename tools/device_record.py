@@ -7,7 +7,7 @@ the change; CI runs `device_record.py --check`, which fails when the kernel sour
   device_record.py --check [--root DIR]      compare the tree with the record (no GPU needed)
   device_record.py --hash [--root DIR]       print the hash over every source that ends up in a kernel
   device_record.py --run --binaries DIR [--output FILE] [--previous FILE] [--only REGEX] [--resume]
-                   [--timeout SECONDS] [--budget SECONDS]
+                   [--at-once N] [--timeout SECONDS] [--budget SECONDS]
                                              run every device_*_test in DIR and the benchmarks of the list below, write
                                              the record after each. A record of the same sources and GPU is added to: one
                                              run may be cut into several with --only, and --resume leaves out what the
@@ -21,6 +21,7 @@ The hash covers each .cu file under src/sm90, what it includes from this tree (i
 room; comments and white space do not count.
 """
 import argparse
+import concurrent.futures
 import datetime
 import hashlib
 import json
@@ -240,18 +241,24 @@ def is_done(record, kind, name):
                                      for entry in entries)
 
 
-def run_jobs(record, todo, timeout, budget, save):
-    """Runs what fits into the budget; returns the names of the rest."""
+def run_jobs(record, todo, timeout, budget, save, at_once):
+    """Runs what fits into the budget, tests `at_once` at a time, benchmarks alone; returns the names of the rest."""
     deadline, left = time.monotonic() + budget, []
-    for kind, name, start in todo:
+
+    def attempt(job):
         remaining = deadline - time.monotonic()
-        entries = start(min(timeout, remaining)) if remaining >= SHORTEST_RUN else None
+        entries = job[2](min(timeout, remaining)) if remaining >= SHORTEST_RUN else None
         cut = remaining < timeout and entries is not None and "timeout" in json.dumps(entries[-1])
-        if entries is None or cut:
-            left.append(name)
-            continue
-        record[kind] = merged(record[kind], entries, "program")
-        save()  # what has run stays, should the machine be taken away
+        return None if cut else entries
+    for kind, workers in (("tests", at_once), ("benchmarks", 1)):
+        chosen = [job for job in todo if job[0] == kind]
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            for (_, name, _), entries in zip(chosen, pool.map(attempt, chosen)):
+                if entries is None:
+                    left.append(name)
+                    continue
+                record[kind] = merged(record[kind], entries, "program")
+                save()  # what has run stays, should the machine be taken away
     return left
 
 
@@ -271,7 +278,7 @@ def run(root, o):
         output.write_text(json.dumps(record, indent=1) + "\n")
     save()
     todo = [job for job in jobs(root, binaries, o.only) if not (o.resume and is_done(record, *job[:2]))]
-    left = run_jobs(record, todo, o.timeout, o.budget, save)
+    left = run_jobs(record, todo, o.timeout, o.budget, save, o.at_once)
     bad = [t for t in record["tests"] if t["outcome"] != "passed"]
     print(f"{len(record['tests'])} tests, {len(bad)} not passed, {len(record['benchmarks'])} figures -> {output}")
     for test in bad:
@@ -293,6 +300,8 @@ def main():
     parser.add_argument("--resume", action="store_true", help="leave out what the record already has")
     parser.add_argument("--only", default="", help="regular expression over test programs and benchmark labels")
     parser.add_argument("--timeout", type=float, default=280, help="seconds for one program")
+    parser.add_argument("--at-once", type=int, default=1, choices=range(1, 17), metavar="N",
+                        help="test programs that share the GPU; benchmarks run alone")
     parser.add_argument("--budget", type=float, default=570, help="seconds for the whole call")
     options = parser.parse_args()
     root = options.root.resolve()

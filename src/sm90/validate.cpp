@@ -139,6 +139,9 @@ void validate(const ForwardArguments& a) {
 void validate(const BackwardArguments& a) {
   const AttentionShape& s = a.shape;
   check_call(s, a.q.dtype, a.scale);
+  core::check(a.scale.value_or(1) >= 1e-30F,
+              "scale is {}: the backward divides by it and takes 1e-30 or more; scale q or k instead",
+              a.scale.value_or(1));
   const TileShape tile = backward_tile();
   check_map(a.map, s, {&tile, 1}, "backward_tile()");
   core::check(a.workspace != nullptr && reinterpret_cast<std::uintptr_t>(a.workspace) % 256 == 0,

@@ -24,6 +24,9 @@ using sm90::backward_pass::MainParameters;
 using sm90::backward_pass::RowParameters;
 
 constexpr BackwardConfig accumulating{.head_dim = 128, .bf16 = true, .accumulate_dq = true, .every_lane_arrives = true};
+/// The columns' other form: products overlapped.
+constexpr BackwardConfig overlapped{.head_dim = 64, .bf16 = true, .accumulate_dq = true, .every_lane_arrives = true};
+static_assert(overlapped.overlapped() && !accumulating.overlapped());
 constexpr BackwardConfig deterministic{
     .head_dim = 128, .bf16 = true, .accumulate_dq = false, .every_lane_arrives = true};
 
@@ -36,7 +39,7 @@ template <BackwardConfig C>
 void check_every_kind() {
   const ForwardWorkspace workspace;
   WorstErrors errors;
-  const AttentionShape s{1, 200, 300, 2, 1, 128};
+  const AttentionShape s{1, 200, 300, 2, 1, C.head_dim};
   for (int kind = 0; kind < static_cast<int>(MaskKind::count); ++kind) {
     const auto seed = static_cast<std::uint64_t>(400 + kind);
     Random random(seed);
@@ -55,6 +58,9 @@ void check_every_kind() {
 
 TEST(BackwardRacecheck, every_lane_arrives_on_every_mask_kind) {
   check_every_kind<accumulating>();
+}
+TEST(BackwardRacecheck, every_lane_arrives_with_overlapped_products) {
+  check_every_kind<overlapped>();
 }
 TEST(BackwardRacecheck, every_lane_arrives_in_deterministic_mode) {
   check_every_kind<deterministic>();

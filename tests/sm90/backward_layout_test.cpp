@@ -112,7 +112,10 @@ TEST(BackwardLayout, tile_flags_name_the_buffers_of_successive_blocks_and_their_
     const std::uint32_t flags = block_flags(block) | tile_flag::partial | tile_flag::last;
     EXPECT_EQ(buffer_of(flags), block % 2);
     EXPECT_EQ(parity_of(flags), block / 2 % 2);
-    EXPECT_EQ(value_parity_of(flags), block % 2);
+    for (const std::uint32_t stages : {1U, 2U}) {
+      EXPECT_EQ(value_buffer_of(flags, stages), block % stages);
+      EXPECT_EQ(value_parity_of(flags, stages), block / stages % 2);
+    }
   }
 }
 

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 TOOL = pathlib.Path(sys.argv.pop(1)) / "tools/device_record.py"
@@ -112,17 +113,33 @@ class DeviceRecord(unittest.TestCase):
         def cut(seconds):
             return [{"program": "b", "name": "all", "outcome": f"ended without a report (timeout after {seconds:.0f} s)"}]
         todo = [("tests", "a", passing), ("tests", "b", cut), ("benchmarks", "c", None)]
-        left = device_record.run_jobs(record, todo[:2], 280, 100, lambda: saved.append(len(record["tests"])))
+        left = device_record.run_jobs(record, todo[:2], 280, 100, lambda: saved.append(len(record["tests"])), 1)
         self.assertEqual((left, saved), (["b"], [1]))
         self.assertLessEqual(record["tests"][0]["given"], 100)
-        self.assertEqual(device_record.run_jobs(record, todo, 280, 5, lambda: None), ["a", "b", "c"])
+        self.assertEqual(device_record.run_jobs(record, todo, 280, 5, lambda: None, 2), ["a", "b", "c"])
         # With time to spare a program that runs too long is a finding.
-        self.assertEqual(device_record.run_jobs(record, todo[1:2], 280, 1000, lambda: None), [])
+        self.assertEqual(device_record.run_jobs(record, todo[1:2], 280, 1000, lambda: None, 1), [])
         self.assertIn("timeout after 280 s", record["tests"][1]["outcome"])
         self.assertTrue(device_record.is_done(record, "tests", "a"))
         self.assertFalse(device_record.is_done(record, "tests", "b"))
         for unfinished in ({"error": "ended with 1"}, {"left_out": ["full 8192"]}):
             self.assertFalse(device_record.is_done({"benchmarks": [{"program": "c", **unfinished}]}, "benchmarks", "c"))
+
+    def test_tests_run_at_once_and_keep_their_order_and_benchmarks_wait(self):
+        running, most, record = [], [], {"tests": [], "benchmarks": []}
+
+        def job(kind, name, seconds):
+            def start(_):
+                running.append(name)
+                time.sleep(seconds)
+                most.append(sorted(running))
+                running.remove(name)
+                return [{"program": name, "outcome": "passed"}]
+            return (kind, name, start)
+        todo = [job("benchmarks", "x", 0.05), job("tests", "a", 0.6), job("tests", "b", 0.3), job("benchmarks", "y", 0.05)]
+        self.assertEqual(device_record.run_jobs(record, todo, 280, 100, lambda: None, 2), [])
+        self.assertEqual(most, [["a", "b"], ["a"], ["x"], ["y"]])
+        self.assertEqual([t["program"] for t in record["tests"]], ["a", "b"])
 
     def program(self, name, text):
         self.write(name, "#!/bin/sh\n" + text)

@@ -67,6 +67,12 @@ struct Columns {
     __syncwarp();  // what the other lanes read comes before the arrival
     if (C.every_lane_arrives || ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
   }
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t value_buffer(const TileWord& word) {
+    return value_buffer_of(word.flags, Memory::value_stages);
+  }
+  __device__ __forceinline__ void wait_value(const TileWord& word) {
+    wait(memory.full_v, value_buffer(word), value_parity_of(word.flags, Memory::value_stages));
+  }
   __device__ __forceinline__ TileWord read_word(std::uint32_t tile) {
     std::int32_t w[4];
     ptx::load_shared_v4(ptx::shared_address(&memory.words[tile % Memory::word_slots]), w);
@@ -79,8 +85,8 @@ struct Columns {
     return static_cast<std::uint64_t>(stage) * (bytes >> 4);
   }
 
-  /// scores = this warpgroup's columns (K or V, in `buffer`) x rows^T (Q or dO), not waited for.
-  __device__ __forceinline__ void issue_product(const std::uint8_t* columns, std::uint32_t buffer,
+  /// scores += this warpgroup's columns (K or V, in `buffer`) x rows^T (Q or dO), not waited for.
+  __device__ __forceinline__ void issue_product(float (&scores)[32], const std::uint8_t* columns, std::uint32_t buffer,
                                                 const std::uint8_t* rows, std::uint32_t stage) {
     const std::uint64_t a = layout::k_major_descriptor(ptx::shared_address(columns)) + group * layout::row_step(64) +
                             stage_step(buffer, C.tile_bytes(block_columns));
@@ -88,35 +94,39 @@ struct Columns {
         layout::k_major_descriptor(ptx::shared_address(rows)) + stage_step(stage, C.tile_bytes(block_rows));
 #pragma unroll
     for (std::uint32_t i = 0; i < head_steps; ++i) {
-      ptx::wgmma<operand, ptx::Major::k, ptx::Major::k>(s, a + layout::k_major_step(i, block_columns),
-                                                        b + layout::k_major_step(i, block_rows), i != 0);
+      ptx::wgmma<operand, ptx::Major::k, ptx::Major::k>(scores, a + layout::k_major_step(i, block_columns),
+                                                        b + layout::k_major_step(i, block_rows), true);
     }
   }
 
-  /// gradient += packed^T tile, the tile being dO (for dV) or Q (for dK).
-  __device__ __forceinline__ void issue_gradient(float (&gradient)[C.head_dim / 2], const std::uint8_t* tiles,
-                                                 std::uint32_t stage, bool accumulate) {
+  /// gradient += weights^T tile: P and dO for dV, dS and Q for dK.
+  __device__ __forceinline__ void issue_gradient(float (&gradient)[C.head_dim / 2], const std::uint32_t (&weights)[16],
+                                                 const std::uint8_t* tiles, std::uint32_t stage, bool accumulate) {
     const std::uint64_t b = layout::mn_major_descriptor(ptx::shared_address(tiles), block_rows) +
                             stage_step(stage, C.tile_bytes(block_rows));
 #pragma unroll
     for (std::uint32_t i = 0; i < row_steps; ++i) {
-      ptx::wgmma<operand, ptx::Major::mn>(gradient, packed[4 * i], packed[4 * i + 1], packed[4 * i + 2],
-                                          packed[4 * i + 3], b + layout::mn_major_step(i), i != 0 || accumulate);
+      ptx::wgmma<operand, ptx::Major::mn>(gradient, weights[4 * i], weights[4 * i + 1], weights[4 * i + 2],
+                                          weights[4 * i + 3], b + layout::mn_major_step(i), i != 0 || accumulate);
     }
   }
 
-  /// P = 2^(S scale - lse) in place; rows beyond the end and rows that see nothing have lse = +inf.
-  __device__ __forceinline__ void softmax(std::uint32_t stage) {
-    const std::uint32_t lse = ptx::shared_address(memory.stats[0][0]) + stage * sizeof(memory.stats[0]) + row_pair;
+  /// What this thread's rows start from (0: -LSE / scale, for S; 1: -D, for dP): two rows of eight groups.
+  __device__ __forceinline__ void load_stats(std::uint32_t stage, std::uint32_t which, std::int32_t (&rows)[8][2]) {
+    const std::uint32_t at = ptx::shared_address(memory.stats[0][which]) + stage * sizeof(memory.stats[0]) + row_pair;
 #pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      std::int32_t pair[2];
-      ptx::load_shared_v2(lse + k * 32, pair);
+    for (int k = 0; k < 8; ++k) ptx::load_shared_v2(at + k * 32, rows[k]);
+  }
+  /// Accumulators that start from it: no subtraction is left for the chain between two products.
+  __device__ __forceinline__ static void start_from(const std::int32_t (&rows)[8][2], float (&scores)[32]) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        s[4 * k + e] = ptx::exp2_approx(s[4 * k + e] * p.scale_log2 - __int_as_float(pair[e & 1]));
-      }
-    }
+    for (int i = 0; i < 32; ++i) scores[i] = __int_as_float(rows[i / 4][i % 2]);
+  }
+
+  /// P = 2^(S scale) in place, S having started from -LSE / scale.
+  __device__ __forceinline__ void softmax() {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) s[i] = ptx::exp2_approx(s[i] * p.scale_log2);
   }
 
   /// Zeroes what the mask hides.
@@ -140,68 +150,66 @@ struct Columns {
     for (int i = 0; i < 16; ++i) packed[i] = pack_pair<C>(s[2 * i], s[2 * i + 1]);
   }
 
-  /// dS = P (dP - D), from the rounded P, over P.
-  __device__ __forceinline__ void compute_ds(std::uint32_t stage) {
-    const std::uint32_t delta = ptx::shared_address(memory.stats[0][1]) + stage * sizeof(memory.stats[0]) + row_pair;
+  /// Elements `First` to `First` + 7 of dS = P (dP - D), from the rounded P, dP having started from -D. In halves: the
+  /// second one hides the load of what the next product starts from, for which the first one has freed the registers.
+  template <int First>
+  __device__ __forceinline__ void compute_ds(const float (&dp)[32], std::uint32_t (&ds)[16]) {
 #pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      std::int32_t pair[2];
-      ptx::load_shared_v2(delta + k * 32, pair);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int i = 2 * k + half;
-        const float2 probability = unpack_pair<C>(packed[i]);
-        packed[i] = pack_pair<C>(probability.x * (s[2 * i] - __int_as_float(pair[0])),
-                                 probability.y * (s[2 * i + 1] - __int_as_float(pair[1])));
-      }
+    for (int i = First; i < First + 8; ++i) {
+      const float2 probability = unpack_pair<C>(packed[i]);
+      ds[i] = pack_pair<C>(probability.x * dp[2 * i], probability.y * dp[2 * i + 1]);
     }
   }
 
-  /// dS as [row][column] for the dQ warpgroup.
-  __device__ __forceinline__ void store_ds(std::uint32_t stage) {
+  /// dS as [row][column] for the dQ warpgroup; to be followed by publish_ds.
+  __device__ __forceinline__ void store_ds(std::uint32_t stage, const std::uint32_t (&ds)[16]) {
     const std::uint32_t at = ds_address + stage * sizeof(memory.ds[0]);
 #pragma unroll
     for (int m = 0; m < 4; ++m) {
-      ptx::stmatrix_x4_trans(at + m * 16 * layout::row_bytes, packed[4 * m], packed[4 * m + 1], packed[4 * m + 2],
-                             packed[4 * m + 3]);
+      ptx::stmatrix_x4_trans(at + m * 16 * layout::row_bytes, ds[4 * m], ds[4 * m + 1], ds[4 * m + 2], ds[4 * m + 3]);
     }
-    ptx::fence_proxy_async_shared();
-    __syncwarp();
+  }
+  __device__ __forceinline__ void publish_ds(std::uint32_t stage) {
+    if constexpr (C.accumulate_dq) ptx::fence_proxy_async_shared();
+    arrive(memory.full_ds, stage);
   }
 
-  __device__ __forceinline__ void pin_scores() {
+  template <class T, int N>
+  __device__ __forceinline__ static void pin_all(T (&values)[N]) {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) ptx::pin(s[i]);
-  }
-  __device__ __forceinline__ void pin_packed() {
-#pragma unroll
-    for (int i = 0; i < 16; ++i) ptx::pin(packed[i]);
-  }
-  __device__ __forceinline__ static void pin_gradient(float (&gradient)[C.head_dim / 2]) {
-#pragma unroll
-    for (int i = 0; i < C.head_dim / 2; ++i) ptx::pin(gradient[i]);
+    for (int i = 0; i < N; ++i) ptx::pin(values[i]);
   }
 
-  /// dK and dV of the work block in `slot`, and the completion signal.
-  __device__ __forceinline__ void write_block(std::uint32_t slot) {
+  /// dV of the work block in `slot`.
+  __device__ __forceinline__ void write_dv(std::uint32_t slot) {
+    write_gradient(read_block(slot), dv, p.dv, 0, 1.0F);
+  }
+  /// Its dK, after dV; then the completion signal, and the slot is free.
+  __device__ __forceinline__ void write_dk(std::uint32_t slot) {
+    const WorkBlock place = read_block(slot);
+    write_gradient(place, dk, p.dk, part_floats(p.extents, C.head_dim), p.scale);
+    if (p.signal.done != nullptr) signal_block(p.signal, place.block * block_columns, p.extents.columns);
+    arrive(memory.empty_work, slot);
+  }
+  [[nodiscard]] __device__ __forceinline__ WorkBlock read_block(std::uint32_t slot) {
     std::int32_t w[4];
     ptx::load_shared_v4(ptx::shared_address(&memory.work[slot]), w);
-    const WorkBlock place{w[0], w[1], w[2], w[3]};
+    return {w[0], w[1], w[2], w[3]};
+  }
+  /// To the tensor, or, where groups are split, to the float32 sums at `part`.
+  __device__ __forceinline__ void write_gradient(const WorkBlock& place, const float (&gradient)[C.head_dim / 2],
+                                                 const StridedTensor& tensor, std::int64_t part, float scale) {
     if (p.part_sums != nullptr) {
-      float* const sums = p.part_sums + part_offset(p.extents, C.head_dim, place.batch, place.kv_head, place.block,
-                                                    static_cast<std::int32_t>(group));
-      store_part<C>(sums, dv);
-      store_part<C>(sums + part_floats(p.extents, C.head_dim), dk);
+      store_part<C>(p.part_sums + part +
+                        part_offset(p.extents, C.head_dim, place.batch, place.kv_head, place.block,
+                                    static_cast<std::int32_t>(group)),
+                    gradient);
       return;
     }
     const std::int32_t column = place.block * block_columns + static_cast<std::int32_t>(group) * 64;
-    Destination to{p.dv.at(place.batch, column, place.kv_head), p.dv.position_stride, p.extents.columns - column,
-                   p.extents.head_dim};
-    store_gradient<C>(to, dv, 1.0F);
-    to.first = p.dk.at(place.batch, column, place.kv_head);
-    to.position_stride = p.dk.position_stride;
-    store_gradient<C>(to, dk, p.scale);
-    if (p.signal.done != nullptr) signal_block(p.signal, place.block * block_columns, p.extents.columns);
+    store_gradient<C>({tensor.at(place.batch, column, place.kv_head), tensor.position_stride,
+                       p.extents.columns - column, p.extents.head_dim},
+                      gradient, scale);
   }
 
   __device__ __forceinline__ void run() {
@@ -212,7 +220,7 @@ struct Columns {
     RowRing row;
     for (; (word.flags & tile_flag::end) == 0; ++tile) word = step(word, tile, row);
     ptx::wgmma_wait<0>();
-    pin_gradient(dk);
+    pin_all(dk);
     // The dQ warpgroup waits for a tile that does not come: let it read the end word.
     wait(memory.empty_ds, tile % Memory::stages, (tile / Memory::stages & 1U) ^ 1U);
     arrive(memory.full_ds, tile % Memory::stages);
@@ -220,63 +228,72 @@ struct Columns {
 
   /// S^T of the very first tile.
   __device__ __forceinline__ void begin_first_block() {
+    std::int32_t rows[8][2];
+    load_stats(0, 0, rows);
+    start_from(rows, s);
     wait(memory.full_k, 0, 0);
+    pin_all(s);
     ptx::wgmma_fence();
-    issue_product(memory.k[0], 0, memory.q[0], 0);
+    issue_product(s, memory.k[0], 0, memory.q[0], 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
-    pin_scores();
+    pin_all(s);
   }
 
   /// One tile; returns the next tile's word. On entry its S^T stands in `s`, on exit the next tile's.
   __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile, RowRing& row) {
     const std::uint32_t stage = row.stage;
     const bool first = (word.flags & tile_flag::first) != 0;
-    softmax(stage);
+    std::int32_t rows[8][2];
+    load_stats(stage, 1, rows);
+    softmax();
     if ((word.flags & tile_flag::partial) != 0) apply_intervals(word);
     pack_p();
+    start_from(rows, s);
     wait(memory.full_dout, stage, row.parity);
-    if (first) wait(&memory.full_v, 0, value_parity_of(word.flags));
-    pin_scores();
-    pin_packed();
-    pin_gradient(dv);
+    if (first) wait_value(word);
+    pin_all(s);
+    pin_all(packed);
+    pin_all(dv);
     ptx::wgmma_fence();
-    issue_product(memory.v, 0, memory.dout[0], stage);  // dP^T
-    issue_gradient(dv, memory.dout[0], stage, !first);
+    issue_product(s, memory.v[0], value_buffer(word), memory.dout[0], stage);  // dP^T
+    issue_gradient(dv, packed, memory.dout[0], stage, !first);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
-    pin_scores();
-    pin_packed();
-    pin_gradient(dv);
+    pin_all(s);
+    pin_all(packed);
+    pin_all(dv);
     arrive(memory.empty_dout, stage);
-    if ((word.flags & tile_flag::last) != 0) arrive(&memory.empty_v, 0);
-    compute_ds(stage);
-
+    if ((word.flags & tile_flag::last) != 0) arrive(memory.empty_v, value_buffer(word));
+    compute_ds<0>(s, packed);
     row.advance();
     wait(memory.full_q, row.stage, row.parity);
     const TileWord next = read_word(tile + 1);
+    load_stats(row.stage, 0, rows);
+    compute_ds<8>(s, packed);
+    start_from(rows, s);
     const std::uint32_t key = buffer_of(next.flags);
     if ((next.flags & tile_flag::first) != 0) wait(memory.full_k, key, parity_of(next.flags));
-    pin_scores();
-    pin_packed();
-    pin_gradient(dk);
+    pin_all(s);
+    pin_all(packed);
+    pin_all(dk);
     ptx::wgmma_fence();
-    issue_product(memory.k[0], key, memory.q[0], row.stage);  // S^T; after the last tile: of stale ones, not used
-    issue_gradient(dk, memory.q[0], stage, !first);
+    issue_product(s, memory.k[0], key, memory.q[0], row.stage);  // S^T; after the last tile: of stale ones, not used
+    issue_gradient(dk, packed, memory.q[0], stage, !first);
     ptx::wgmma_commit();
     const std::uint32_t ds_stage = tile % Memory::stages;
     wait(memory.empty_ds, ds_stage, (tile / Memory::stages & 1U) ^ 1U);
-    if constexpr (C.accumulate_dq) store_ds(ds_stage);
-    arrive(memory.full_ds, ds_stage);
+    if constexpr (C.accumulate_dq) store_ds(ds_stage, packed);
+    publish_ds(ds_stage);
     ptx::wgmma_wait<0>();
-    pin_scores();
-    pin_packed();
-    pin_gradient(dk);
+    pin_all(s);
+    pin_all(packed);
+    pin_all(dk);
     arrive(memory.empty_q, stage);
     if ((word.flags & tile_flag::last) != 0) {
       const std::uint32_t slot = buffer_of(word.flags);
-      write_block(slot);
-      arrive(memory.empty_work, slot);
+      write_dv(slot);
+      write_dk(slot);
     }
     return next;
   }

@@ -28,6 +28,15 @@ struct BackwardConfig {
     return layout::tile_bytes(rows, static_cast<std::uint32_t>(head_dim));
   }
 
+  /// Whether the products of the next tile run under the arithmetic of this one (overlapped_columns.cuh): that takes
+  /// accumulators of its own for dP, and at head_dim 128 there are no registers left for them.
+  [[nodiscard]] constexpr bool overlapped() const { return head_dim == 64; }
+  // Buffers. Under the reductions of dQ a copy takes more than 2,000 cycles, so two tiles of Q and dO are not enough,
+  // and at head_dim 128 the third leaves room for one V buffer only (docs/backward.md). Overlapped, a tile is held for
+  // half as long again.
+  [[nodiscard]] constexpr std::uint32_t value_stages() const { return head_dim == 64 ? 2 : 1; }
+  [[nodiscard]] constexpr std::uint32_t row_stages() const { return head_dim == 64 ? 5 : 3; }
+
   // Roles: warpgroups 0 and 1 own 64 columns each, warpgroup 2 owns dQ, one thread of warpgroup 3 loads. Four whole
   // warpgroups, because each of the SM's four partitions has its own register file.
   [[nodiscard]] static constexpr std::int32_t threads() { return 4 * warpgroup_threads; }

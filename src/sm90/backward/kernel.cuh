@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "sm90/backward/columns.cuh"
 #include "sm90/backward/dq.cuh"
 #include "sm90/backward/loader.cuh"
+#include "sm90/backward/overlapped_columns.cuh"
 #include "sm90/backward/parameters.hpp"
 #include "sm90/backward/scheduler.cuh"
 #include "sm90/backward/shared_memory.hpp"
@@ -27,7 +29,9 @@ __device__ __forceinline__ void initialise_barriers(SharedMemory<C>& memory) {
     initialise(memory.full_k[i], 1), initialise(memory.empty_k[i], dq);
     initialise(memory.full_ds[i], columns), initialise(memory.empty_ds[i], dq);
   }
-  initialise(memory.full_v, 1), initialise(memory.empty_v, columns);
+  for (std::uint32_t i = 0; i < SharedMemory<C>::value_stages; ++i) {
+    initialise(memory.full_v[i], 1), initialise(memory.empty_v[i], columns);
+  }
   for (std::uint32_t i = 0; i < SharedMemory<C>::row_stages; ++i) {
     initialise(memory.full_q[i], 1), initialise(memory.empty_q[i], columns);
     initialise(memory.full_dout[i], 1), initialise(memory.empty_dout[i], columns);
@@ -47,7 +51,7 @@ __global__ void __launch_bounds__(C.threads(), 1)
   __syncthreads();
   if (warp < 8) {
     ptx::registers_increase<C.column_registers()>();
-    Columns<C> role(p, memory, warp / 4);
+    std::conditional_t<C.overlapped(), OverlappedColumns<C>, Columns<C>> role(p, memory, warp / 4);
     role.run();
   } else if (warp < 12) {
     ptx::registers_decrease<C.dq_registers()>();

@@ -1,4 +1,4 @@
-// Role of one thread: walks the row lists of its column blocks and issues every copy, up to two tiles ahead.
+// Role of one thread: walks the row lists of its column blocks and issues every copy, tiles ahead of their use.
 #pragma once
 
 #include <cstdint>
@@ -58,10 +58,11 @@ struct Loader {
   }
 
   __device__ void load_value() {
-    wait_for(ptx::shared_address(&memory.empty_v), (blocks & 1U) ^ 1U, p.error);
-    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_v), kv_bytes);
-    copy_tile(p.v, memory.v, block_columns * layout::row_bytes, &memory.full_v, current().block * block_columns,
-              current().kv_head / p.parts, current().batch);
+    const std::uint32_t buffer = blocks % Memory::value_stages;
+    wait_for(ptx::shared_address(&memory.empty_v[buffer]), (blocks / Memory::value_stages & 1U) ^ 1U, p.error);
+    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_v[buffer]), kv_bytes);
+    copy_tile(p.v, memory.v[buffer], block_columns * layout::row_bytes, &memory.full_v[buffer],
+              current().block * block_columns, current().kv_head / p.parts, current().batch);
   }
 
   __device__ void post(const TileWord& word) {

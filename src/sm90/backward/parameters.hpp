@@ -36,7 +36,7 @@ struct RowTensors {
                      ///< nullptr: dQ has no sums
 };
 
-/// float32 pairs (log-sum-exp in log2 units, rowsum(dO * O)): [batch * query_heads][row_tiles][2][64].
+/// float32 pairs (-LSE / scale, -rowsum(dO * O)), which S and dP start from: [batch * query_heads][row_tiles][2][64].
 inline constexpr std::int32_t stats_floats = 2 * 64;
 
 struct MainParameters {

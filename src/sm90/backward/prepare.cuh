@@ -16,6 +16,7 @@ struct PrepareParameters {
   ChunkSignal signal;
   RowTensors rows;
   StridedTensor dk, dv;
+  float scale;  ///< of the scores
   bool bf16;
   std::int32_t tile_head_dim;  ///< 64 or 128
   int4* intervals;

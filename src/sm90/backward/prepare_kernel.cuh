@@ -14,8 +14,6 @@ namespace flashmask::sm90::backward_pass {
 
 inline constexpr std::int32_t prepare_threads = 256;
 
-inline constexpr float log2_of_e = 1.4426950408889634F;
-
 /// Sum of products of eight 16-bit elements.
 __device__ inline float dot8(const uint4& a, const uint4& b, bool bf16) {
   const std::uint32_t x[4] = {a.x, a.y, a.z, a.w};
@@ -30,9 +28,9 @@ __device__ inline float dot8(const uint4& a, const uint4& b, bool bf16) {
   return sum;
 }
 
-/// One tile of 64 rows of one query head: lse in log2 units (+inf where nothing is visible, and beyond the end, so that
-/// P = 0), D = rowsum(dO * O), zeros for dQ. Stores first and all loads before the first use: this is a stream of
-/// bytes.
+/// One tile of 64 rows of one query head: what S starts from, -LSE / scale (-inf where nothing is visible and beyond
+/// the end, so that P = 0), what dP starts from, -D = -rowsum(dO * O), zeros for dQ. Stores first and all loads before
+/// the first use: this is a stream of bytes.
 template <int TileHeadDim>
 __device__ void prepare_rows(const PrepareParameters& p, std::int32_t tile) {
   constexpr int lanes = TileHeadDim / 8;  // of 16 bytes a row
@@ -70,8 +68,8 @@ __device__ void prepare_rows(const PrepareParameters& p, std::int32_t tile) {
     const std::int32_t r = row + i * step;
     const float lse = r < e.rows ? rows.lse[std::int64_t{head} * e.rows + r] : -CUDART_INF_F;
     const bool dead = lse == -CUDART_INF_F;
-    stats[first + i * step] = dead ? CUDART_INF_F : lse * log2_of_e;
-    stats[block_rows + first + i * step] = dead ? 0.0F : delta;
+    stats[first + i * step] = dead ? -CUDART_INF_F : -lse / p.scale;
+    stats[block_rows + first + i * step] = dead ? 0.0F : -delta;
   }
 }
 

@@ -34,6 +34,7 @@ struct RowMemory {
   std::uint32_t partial[stages];
   alignas(8) std::uint64_t full_rows;
   std::uint64_t full[stages], empty[stages];
+  std::uint64_t full_partner;  ///< one arrival a warp of warpgroup 1
 };
 
 /// The row tile of a block of the grid.
@@ -105,7 +106,7 @@ struct RowGradient {
   float s[32], dp[32];
   float dq[C.head_dim / 2];
   std::uint32_t packed[16];
-  float lse[2], delta[2];
+  float lse[2], delta[2];  // -LSE / scale and -D of this thread's two rows
   const RowParameters& p;
   RowMemory<C>& memory;
   RowPlace place;
@@ -148,13 +149,13 @@ struct RowGradient {
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
       const int b = i >> 1 & 1;
-      float probability = ptx::exp2_approx(s[i] * p.scale_log2 - lse[b]);
+      float probability = ptx::exp2_approx((s[i] + lse[b]) * p.scale_log2);
       if (partial) {
         const int4 hidden = __ldg(column + (i >> 2) * 8 + (i & 1));
         const std::int32_t r = row + 8 * b;
         if ((r >= hidden.x && r < hidden.y) || (r >= hidden.z && r < hidden.w)) probability = 0.0F;
       }
-      s[i] = probability * (dp[i] - delta[b]);
+      s[i] = probability * (dp[i] + delta[b]);
     }
 #pragma unroll
     for (int i = 0; i < 16; ++i) packed[i] = pack_pair<C>(s[2 * i], s[2 * i + 1]);
@@ -207,15 +208,16 @@ struct RowGradient {
 
   /// Warpgroup 0 adds warpgroup 1's part to its own, always in this order, and writes.
   __device__ __forceinline__ void finish() {
-    constexpr std::uint32_t barrier = 1;
     const std::uint32_t thread = threadIdx.x % warpgroup_threads;
+    const std::uint32_t barrier = ptx::shared_address(&memory.full_partner);
     if (group == 1) {
 #pragma unroll
       for (int i = 0; i < C.head_dim / 2; ++i) memory.partner[i][thread] = dq[i];
-      ptx::named_barrier_sync(barrier, 2 * warpgroup_threads);
+      __syncwarp();
+      if (C.every_lane_arrives || ptx::elect_one()) ptx::mbarrier_arrive(barrier);
       return;
     }
-    ptx::named_barrier_sync(barrier, 2 * warpgroup_threads);
+    wait_for(barrier, 0, p.error);
 #pragma unroll
     for (int i = 0; i < C.head_dim / 2; ++i) dq[i] += memory.partner[i][thread];
     const Destination to{p.dq.at(place.batch, place.tile * block_rows, place.query_head), p.dq.position_stride,
@@ -232,6 +234,7 @@ __global__ void __launch_bounds__(3 * warpgroup_threads, 1)
   const std::uint32_t warp = __shfl_sync(~0U, threadIdx.x / 32, 0);
   if (threadIdx.x == 0) {
     ptx::mbarrier_init(ptx::shared_address(&memory.full_rows), 1);
+    ptx::mbarrier_init(ptx::shared_address(&memory.full_partner), 4 * C.warp_arrivals());
     for (std::uint32_t i = 0; i < RowMemory<C>::stages; ++i) {
       ptx::mbarrier_init(ptx::shared_address(&memory.full[i]), 1);
       ptx::mbarrier_init(ptx::shared_address(&memory.empty[i]), 8 * C.warp_arrivals());
