@@ -31,7 +31,7 @@ std::string_view to_string(PlanKind kind);
 PlanKind plan_kind(std::string_view name);
 
 /// What found the assignment of a plan.
-enum class PlanMethod : std::uint8_t { layout, lpt, bldm, pairs, triples, exact, hierarchy };
+enum class PlanMethod : std::uint8_t { layout, lpt, bldm, pairs, triples, exact, hierarchy, fill };
 std::string_view to_string(PlanMethod method);
 
 /// What proves lower_bound: each value names the argument (docs/balance.md); `search` is a complete search that found

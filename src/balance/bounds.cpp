@@ -1,6 +1,7 @@
 #include "balance/bounds.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "balance/residue.hpp"
 
@@ -118,20 +119,38 @@ std::int64_t covering(const Sorted& s, std::int64_t low, std::int64_t high) {
   return smallest_target(low, high, possible);
 }
 
+/// Some of `crowded` ranks that hold `each` chunks apiece of those behind the q largest carry at least this: of the
+/// lightest, as few as there need to be, by pigeonhole, and in pairs by the heaviest having to pair with others.
+std::int64_t lightest_company(const Sorted& s, std::int64_t crowded, std::int64_t each, std::int64_t q) {
+  const std::int64_t begin = s.chunks - crowded * each;
+  if (each == 0 || begin < q) return 0;
+  std::int64_t best = 0;
+  for (std::int64_t i = 0; i < each; ++i) {
+    const std::int64_t top = begin + i * crowded + 1;
+    best = std::max(best, s.sum(top - i - 1, top) + s.smallest(each - i - 1));
+  }
+  for (std::int64_t t = 0; each == 2 && t < crowded; ++t)
+    best = std::max(best, s.at(begin + t) + s.at(s.chunks - 1 - t));
+  return best;
+}
+
 /// Of the q = j * ranks + s largest, no rank can hold j+2 unless the target admits the j+2 lightest of them. Then s
-/// ranks hold exactly j+1 of them each, and least-j-1 others. With j = 0: the s largest are incompatible in pairs.
+/// ranks hold exactly j+1 of them each, and least-j-1 others, which weigh something together and something on one of
+/// the ranks. With j = 0: the s largest are incompatible in pairs.
 std::int64_t incompatible(const Sorted& s) {
   std::int64_t best = 0;
   for (std::int64_t q = 2; q <= s.chunks; ++q) {
     const std::int64_t j = (q - 1) / s.ranks, crowded = q - j * s.ranks;
     if (j + 1 > s.in.counts.front()) break;
-    const std::int64_t others = std::max<std::int64_t>(0, s.least - j - 1) * crowded;
-    const Int128 held = Int128{s.sum(q - (j + 1) * crowded, q)} + s.smallest(std::min(others, s.chunks - q));
-    const std::int64_t apart = ceil_div(held, crowded);
+    const std::int64_t each = std::max<std::int64_t>(0, s.least - j - 1);
     const bool may_meet = j + 2 <= std::min<std::int64_t>(s.in.counts.front(), q);
     const std::int64_t together =
         may_meet ? s.sum(q - j - 2, q) + s.smallest(std::min(std::max<std::int64_t>(0, s.least - j - 2), s.chunks - q))
-                 : apart;
+                 : std::numeric_limits<std::int64_t>::max();
+    if (together <= best) continue;
+    const Int128 held = Int128{s.sum(q - (j + 1) * crowded, q)} + s.smallest(std::min(each * crowded, s.chunks - q));
+    const std::int64_t apart =
+        std::max(ceil_div(held, crowded), s.sum(q - j - 1, q) + lightest_company(s, crowded, each, q));
     best = std::max(best, std::min(together, apart));
   }
   return best;

@@ -21,7 +21,8 @@ PlanKind plan_kind(std::string_view name) {
 }
 
 std::string_view to_string(PlanMethod method) {
-  constexpr std::array<std::string_view, 7> names{"layout", "lpt", "bldm", "pairs", "triples", "exact", "hierarchy"};
+  constexpr std::array<std::string_view, 8> names{"layout",  "lpt",   "bldm",      "pairs",
+                                                  "triples", "exact", "hierarchy", "fill"};
   return names.at(static_cast<std::size_t>(method));
 }
 

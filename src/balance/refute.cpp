@@ -138,9 +138,30 @@ bool Refuter::apart(std::int64_t target) const {
       const Wide held =
           sum(q - each * s, each * s) + smallest(std::min(n - q, std::max<std::int64_t>(0, fewest_ - each) * s));
       if (held > Wide{s} * target) return true;
+      // One of these ranks: the lightest `each` of the q, and company of the lightest behind them.
+      if (sum(q - each, each) + company(q, s, std::max<std::int64_t>(0, fewest_ - each)) > target) return true;
     }
   }
   return false;
+}
+
+/// What one of `ranks` ranks carries at least of chunks behind the q largest when each holds `count` of them. A list of
+/// the lightest that many, heaviest first: some rank holds i + 1 of the first i * ranks + 1 (and the lightest besides),
+/// and where two make a rank, the first t either meet or have t others beside them.
+Refuter::Wide Refuter::company(std::int64_t q, std::int64_t ranks, std::int64_t count) const {
+  const std::int64_t n = static_cast<std::int64_t>(w_.size());
+  if (count == 0 || q + ranks * count > n) return 0;
+  const List light(w_.end() - ranks * count, w_.end());
+  Wide most = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Wide load = smallest(count - 1 - i);
+    for (std::int64_t k = 0; k <= i; ++k) load += light[static_cast<std::size_t>(i * ranks - k)];
+    most = std::max(most, load);
+  }
+  for (std::size_t t = 0; count == 2 && 2 * t < light.size(); ++t) {
+    most = std::max<Wide>(most, Wide{light[t]} + light[light.size() - 1 - t]);
+  }
+  return most;
 }
 
 /// The residue argument for every modulus.

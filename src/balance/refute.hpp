@@ -42,6 +42,7 @@ class Refuter {
   [[nodiscard]] bool pigeonhole(std::int64_t target) const;
   [[nodiscard]] bool covering(std::int64_t target) const;
   [[nodiscard]] bool apart(std::int64_t target) const;
+  [[nodiscard]] Wide company(std::int64_t q, std::int64_t ranks, std::int64_t count) const;
   [[nodiscard]] bool residues(std::int64_t target) const;
   [[nodiscard]] bool residue(std::int64_t target, std::int64_t modulus) const;
   [[nodiscard]] bool residue(std::int64_t target, std::int64_t modulus, std::int64_t common) const;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::int64_t kNearMiss = 1;  // normalised units above the bound that earn a second try
 constexpr std::int64_t kNearMissSteps = 128;
+constexpr std::int64_t kFillAbove = 4096;  // the second fill may end one part in so many above the bound
 
 /// One search with its own share of the budget.
 template <typename Key>
@@ -24,28 +25,48 @@ bool attempt(PairSearch<Key>& search, std::int64_t target, std::int64_t steps, B
   return reached;
 }
 
-/// P2: straight at the bound, which either works soon or not at all; then a ladder of targets between the bound and
-/// the best peak; then once more at the bound if that ended just above it.
+/// Ranks filled at the bound and, where that fails, a little above it; the better of the two. Mask loads of long
+/// documents are often met at once, where pair exchanges need a hundred times the steps.
+State filled(const Instance& in, const Bound& lower) {
+  State best = fill(in, lower.value);
+  const std::int64_t bound = in.original(lower.value), peak = best.peak(in);
+  if (peak == lower.value) return best;
+  State above = fill(in, in.normalised(bound + bound / kFillAbove));
+  return above.peak(in) < peak ? std::move(above) : std::move(best);
+}
+
+/// P2: straight at the bound, which either works soon or not at all; then ranks filled one after the other, and where
+/// that does not reach the bound either, a ladder of targets between it and the best peak of both; then once more at
+/// the bound if the exchanges ended just above it.
 template <typename Key>
 void run_pairs(const Instance& in, Budget budget, std::uint64_t seed, Solution& best) {
   PairSearch<Key> search(in, best.state, seed);
   const std::int64_t before = search.best_peak();
   const std::int64_t bound = best.bound.value;
-  std::int64_t low = bound;
+  std::int64_t low = bound, known = before;
+  State dense;  // no start for exchanges: it leaves all slack to the last ranks
   if (!attempt(search, low, budget.left() * 3 / 5, budget)) {
-    ++low;
-    while (low < search.best_peak() && !budget.over()) {
-      const std::int64_t target = low + (search.best_peak() - low) / 2;
+    if (in.speeds.empty()) {
+      dense = filled(in, best.bound);
+      known = std::min(known, dense.peak(in));
+    }
+    if (known > bound) ++low;
+    for (std::int64_t high = 0; low < (high = std::min(known, search.best_peak())) && !budget.over();) {
+      const std::int64_t target = low + (high - low) / 2;
       if (!attempt(search, target, std::max<std::int64_t>(budget.left() / 4, 48), budget)) low = target + 1;
     }
   }
-  if (search.best_peak() > bound && search.best_peak() - bound <= kNearMiss) {
+  const std::int64_t reached = std::min(known, search.best_peak());
+  if (reached > bound && search.best_peak() - bound <= kNearMiss) {
     Budget more(kNearMissSteps, budget.deadline());
     attempt(search, bound, kNearMissSteps, more);
   }
-  if (search.best_peak() < before) {
+  if (search.best_peak() < before && search.best_peak() <= known) {
     best.state = search.best();
     best.method = PlanMethod::pairs;
+  } else if (known < before) {
+    best.state = std::move(dense);
+    best.method = PlanMethod::fill;
   }
 }
 

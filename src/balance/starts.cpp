@@ -48,7 +48,68 @@ State lpt_with_speeds(const Instance& in) {
   return state;
 }
 
+/// Positions of by_load that are still to be dealt: the first one at or behind any, and a walk from the lightest up.
+class Left {
+ public:
+  explicit Left(std::int32_t count)
+      : next_(static_cast<std::size_t>(count) + 1), up_(next_.size()), down_(next_.size()) {
+    std::iota(next_.begin(), next_.end(), 0);
+    std::iota(up_.begin(), up_.end(), -1);
+    std::iota(down_.begin(), down_.end(), 1);
+    lightest_ = count - 1;
+  }
+  [[nodiscard]] std::int32_t lightest() const { return lightest_; }
+  /// The next heavier one, -1 behind the heaviest.
+  [[nodiscard]] std::int32_t heavier(std::int32_t i) const { return up_[static_cast<std::size_t>(i)]; }
+  /// The heaviest one at position `i` or behind it; the number of positions when there is none.
+  std::int32_t from(std::int32_t i) {
+    std::int32_t at = i;
+    while (next(at) != at) at = next(at) = next(next(at));
+    return at;
+  }
+  void take(std::int32_t i) {
+    next(i) = i + 1;
+    const std::int32_t up = up_[static_cast<std::size_t>(i)], down = down_[static_cast<std::size_t>(i)];
+    if (up >= 0) down_[static_cast<std::size_t>(up)] = down;
+    up_[static_cast<std::size_t>(down)] = up;
+    if (i == lightest_) lightest_ = up;
+  }
+
+ private:
+  std::int32_t& next(std::int32_t i) { return next_[static_cast<std::size_t>(i)]; }
+  std::vector<std::int32_t> next_, up_, down_;
+  std::int32_t lightest_ = -1;
+};
+
 }  // namespace
+
+State fill(const Instance& in, std::int64_t target) {
+  State state(in);
+  std::vector<std::int64_t> sorted;
+  sorted.reserve(in.loads.size());
+  for (const std::int32_t c : in.by_load) sorted.push_back(in.loads[static_cast<std::size_t>(c)]);
+  Left left(static_cast<std::int32_t>(sorted.size()));
+  for (std::size_t r = 0; r < in.counts.size(); ++r) {
+    std::int64_t& load = state.loads[r];
+    for (std::int32_t others = in.counts[r] - 1; others >= 0; --others) {
+      // The lightest that must stay for the other slots, and the lightest that may be taken now.
+      std::int64_t reserved = 0;
+      std::int32_t last = left.lightest();
+      for (std::int32_t k = 0; k < others; ++k, last = left.heavier(last))
+        reserved += sorted[static_cast<std::size_t>(last)];
+      std::int32_t chosen = left.from(0);
+      if (others + 1 < in.counts[r]) {
+        const std::int64_t room = target - load - reserved;
+        const auto fits = std::lower_bound(sorted.begin(), sorted.end(), room, std::greater<>());
+        chosen = std::min(last, left.from(static_cast<std::int32_t>(fits - sorted.begin())));
+      }
+      left.take(chosen);
+      load += sorted[static_cast<std::size_t>(chosen)];
+      state.slots[static_cast<std::size_t>(state.offsets[r] + others)] = in.by_load[static_cast<std::size_t>(chosen)];
+    }
+  }
+  return state;
+}
 
 State lpt(const Instance& in) {
   if (!in.speeds.empty()) return lpt_with_speeds(in);

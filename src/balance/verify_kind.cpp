@@ -113,7 +113,7 @@ std::string method_finding(const PlanRecord& r) {
   const std::int64_t n = static_cast<std::int64_t>(r.assignment.size()), count = n / r.ranks;
   const bool equal = n % r.ranks == 0, alike = r.speeds.empty();
   const char* takes = nullptr;
-  if (r.method == PlanMethod::bldm && !alike) takes = "ranks of one speed";
+  if ((r.method == PlanMethod::bldm || r.method == PlanMethod::fill) && !alike) takes = "ranks of one speed";
   if (r.method == PlanMethod::pairs && r.ranks < 2) takes = "two ranks";
   if (r.method == PlanMethod::triples && !(alike && equal && count >= 2 && count <= 5 && r.ranks >= 3)) {
     takes = "at least three ranks of one speed with 2 to 5 chunks each";

@@ -252,7 +252,7 @@ Plan parse_plan(std::string_view text, std::string_view source) {
   r.proven_optimal = *proven.boolean();
   r.method = named(fields, "method",
                    std::array{PlanMethod::layout, PlanMethod::lpt, PlanMethod::bldm, PlanMethod::pairs,
-                              PlanMethod::triples, PlanMethod::exact, PlanMethod::hierarchy});
+                              PlanMethod::triples, PlanMethod::exact, PlanMethod::hierarchy, PlanMethod::fill});
   const double epsilon = number(fields.required("epsilon"), fields.path_of("epsilon"));
   if (!(epsilon >= 0 && epsilon <= 1))
     fail(ErrorCode::io, "{}: {} is not in [0, 1]", fields.path_of("epsilon"), epsilon);

@@ -192,6 +192,37 @@ TEST(Search, a_search_cut_short_proves_nothing) {
   EXPECT_EQ(exact_cover(in, lower_bound(in).value, budget, found), Verdict::unknown);
 }
 
+TEST(Search, ranks_filled_one_after_the_other_hold_their_counts_and_meet_what_exchanges_do_not) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    Random random(seed);
+    const std::int64_t ranks = 1 + random.below(7), chunks = ranks + random.below(40);
+    const Instance in = make_instance(uniform_loads(chunks, 1000, seed), chunk_counts(chunks, ranks), {});
+    const std::int64_t target = lower_bound(in).value + random.below(50);
+    const State state = fill(in, target);
+    std::vector<std::int32_t> all = state.slots;
+    std::sort(all.begin(), all.end());
+    for (std::int64_t c = 0; c < chunks; ++c) ASSERT_EQ(all[static_cast<std::size_t>(c)], c) << seed;
+    EXPECT_EQ(State(in, state.rank_of()).loads, state.loads) << seed;
+  }
+  // One long document among short ones: its chunks need nearly all that is light.
+  const Workload w = family_workload(Family::causal_document_8k, 1 << 20, 128, 1, 20261232017);
+  const Plan plan = balance(w);
+  EXPECT_TRUE(plan.proven_optimal());
+  EXPECT_EQ(plan.method(), PlanMethod::fill);
+}
+
+TEST(Search, heavy_chunks_apart_are_bounded_by_the_company_they_must_keep) {
+  // Three ranks of one 100 and two others each: an 8 has to go with a 3, while the mean is 110.
+  const Instance in = make_instance({100, 100, 100, 8, 8, 8, 3, 3, 0}, chunk_counts(9, 3), {});
+  const Bound bound = lower_bound(in);
+  EXPECT_EQ(bound.value, 111);
+  EXPECT_EQ(bound.by, BoundBy::incompatible);
+  const Workload w = family_workload(Family::prefix_lm_16k, 128 << 10, 16, 1, 602000);
+  const Plan plan = balance(w);
+  EXPECT_TRUE(plan.proven_optimal());
+  EXPECT_EQ(plan.record().bound_by, BoundBy::incompatible);
+}
+
 TEST(Search, triples_solve_b1_where_pairs_stall) {
   const Instance in = make_instance({10, 9, 9, 7, 7, 6, 5, 3, 1}, chunk_counts(9, 3), {});
   State state = lpt(in);

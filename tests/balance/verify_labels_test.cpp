@@ -67,7 +67,8 @@ TEST(VerifyLabels, a_search_that_ends_above_lpt_is_found) {
   PlanRecord r = balance(w, {.kind = PlanKind::lpt}).record();
   r.kind = PlanKind::hcc_ipo;
   EXPECT_EQ(finding(r), "");
-  for (const PlanMethod method : {PlanMethod::bldm, PlanMethod::pairs, PlanMethod::triples, PlanMethod::exact}) {
+  for (const PlanMethod method :
+       {PlanMethod::bldm, PlanMethod::fill, PlanMethod::pairs, PlanMethod::triples, PlanMethod::exact}) {
     r.method = method;
     EXPECT_SAYS(finding(r), "which is named where it ends below lpt, but the peak is 21 and that of lpt is 21");
   }
