@@ -78,7 +78,7 @@ struct Sm90Engine::State {
 
   void classify(Pass& pass, TileShape tile, const MaskView& mask) {
     pass.tile = tile;
-    pass.map.emplace(mask.shape, tile);
+    pass.map.emplace(mask.shape, tile, shape);
     const auto refill = [&] { pass.map->refill(mask, stream.get()); };
     pass.map_ms = sm90::time_launches(stream, refill, 2).back();  // the first loads the kernels
   }

@@ -170,7 +170,7 @@ class Ours:
             else:
                 self.library.sm90_backward_tile(m, n)
             maps[name], tiles[name] = ctypes.c_void_p(), list(block)
-            self.library.device_mask_create(self.mask_shape, *block, ctypes.byref(maps[name]))
+            self.library.device_mask_create_for(self.mask_shape, *block, self.shape, ctypes.byref(maps[name]))
             self.library.device_mask_refill(maps[name], *(ctypes.c_void_p(v.data_ptr()) for v in self.vectors), stream)
         self.library.c.flashmask_mask_destroy(host)
         return tiles, maps

@@ -4,8 +4,8 @@
 //                [--heads 16] [--kv-heads 16] [--bitmaps 0] [--sustained 1]
 //                [--tile auto,192x80,192x64,24x80]   auto: what choose_forward_tile() names; 24x80 packs 8 query heads
 //                [--rule minmax,exact]           rules of the tile map
-//                [--mask-batch 4] [--mask-heads 16] [--sections 0,1]   matrices of the mask; whether their row
-//                                                tiles are drawn in sections of what L2 holds
+//                [--mask-batch 4] [--mask-heads 16] [--sections 1]     matrices of the mask; 0: their row tiles
+//                                                are drawn together, not in sections of what L2 holds
 //
 // `ms` is the kernel with a prebuilt tile map, `build_ms` the map's refill, `once_ms` both queued together every time:
 // a call that keeps no map; medians of bursts (src/sm90/device/timing.hpp). `chosen`: the tile is what "auto" names.
@@ -53,7 +53,7 @@ struct Options {
   std::vector<std::string> masks;
   std::vector<std::string> tiles{"auto"};  ///< auto: what choose_forward_tile() names
   std::vector<std::string> rules{"minmax"};
-  std::vector<std::string> sections{"0"};
+  std::vector<std::string> sections{"1"};
   std::int64_t mask_batch = 1, mask_heads = 1;
   std::string workload;  ///< documents of this generator instead of the public benchmark's
   std::int64_t head_dim = 128, heads = 0, kv_heads = 0, batch = 0;

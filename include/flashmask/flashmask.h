@@ -135,9 +135,9 @@ typedef struct flashmask_attention_shape {
   int64_t batch, rows, columns, query_heads, kv_heads, head_dim;
 } flashmask_attention_shape;
 
-/* A 4-D tensor; strides in elements for (batch, position, head, dim). Inputs may have stride 0 along batch, position and
-   head (a broadcast), never along dim; all four 0 (a struct left zero-initialised) are refused. Outputs need positive
-   strides under which no two elements overlap. */
+/* A 4-D tensor; strides in elements for (batch, position, head, dim). Inputs may have stride 0 along batch, position
+   and head (a broadcast), never along dim; all four 0 (a struct left zero-initialised) are refused. Outputs need
+   positive strides under which no two elements overlap. */
 typedef struct flashmask_tensor {
   void* data;
   int64_t strides[4];
@@ -194,6 +194,11 @@ FLASHMASK_API flashmask_status flashmask_sm90_backward_tile(int32_t* block_m, in
 typedef struct flashmask_device_mask flashmask_device_mask;
 FLASHMASK_API flashmask_status flashmask_device_mask_create(flashmask_mask_shape shape, int32_t block_m,
                                                             int32_t block_n, flashmask_device_mask** mask);
+/* The same for calls of shape `calls` above all: the row tiles of a mask with several batch rows or heads are worked on
+ * in sections of as many heads as have K and V in the L2 cache. Right for calls of any shape. */
+FLASHMASK_API flashmask_status flashmask_device_mask_create_for(flashmask_mask_shape shape, int32_t block_m,
+                                                                int32_t block_n, flashmask_attention_shape calls,
+                                                                flashmask_device_mask** mask);
 /* From four device vectors [batch][heads][columns] of any int32 values; a NULL vector hides nothing. They must stay
  * until the stream has passed this call. */
 FLASHMASK_API flashmask_status flashmask_device_mask_refill(flashmask_device_mask* mask, const int32_t* lts,

@@ -35,6 +35,9 @@ class DeviceMask {
  public:
   /// `tile` is one of forward_tiles() for forward(). Allocates; throws invalid_argument or out_of_memory.
   DeviceMask(const MaskShape& shape, TileShape tile);
+  /// The same for calls of shape `calls` above all: the row tiles of a mask with several batch rows or heads are worked
+  /// on in sections of as many heads as have K and V in the L2 cache (3 to 10% at 32768). Right for calls of any shape.
+  DeviceMask(const MaskShape& shape, TileShape tile, const AttentionShape& calls);
   ~DeviceMask();
   DeviceMask(DeviceMask&&) noexcept;
   DeviceMask& operator=(DeviceMask&&) noexcept;

@@ -59,6 +59,15 @@ flashmask_status flashmask_device_mask_create(flashmask_mask_shape shape, int32_
   });
 }
 
+flashmask_status flashmask_device_mask_create_for(flashmask_mask_shape shape, int32_t block_m, int32_t block_n,
+                                                  flashmask_attention_shape calls, flashmask_device_mask** mask) {
+  return guarded([&] {
+    flashmask_device_mask*& out = required(mask, "mask");
+    const flashmask::MaskShape s = mask_shape_of(shape);
+    out = new flashmask_device_mask{sm90::DeviceMask(s, {block_m, block_n}, shape_of(calls)), s};
+  });
+}
+
 flashmask_status flashmask_device_mask_refill(flashmask_device_mask* mask, const int32_t* lts, const int32_t* lte,
                                               const int32_t* uts, const int32_t* ute, void* stream) {
   return guarded([&] {

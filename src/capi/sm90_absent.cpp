@@ -27,6 +27,10 @@ flashmask_status flashmask_sm90_backward_tile(int32_t*, int32_t*) {
 flashmask_status flashmask_device_mask_create(flashmask_mask_shape, int32_t, int32_t, flashmask_device_mask**) {
   return refuse();
 }
+flashmask_status flashmask_device_mask_create_for(flashmask_mask_shape, int32_t, int32_t, flashmask_attention_shape,
+                                                  flashmask_device_mask**) {
+  return refuse();
+}
 flashmask_status flashmask_device_mask_refill(flashmask_device_mask*, const int32_t*, const int32_t*, const int32_t*,
                                               const int32_t*, void*) {
   return refuse();

@@ -44,10 +44,10 @@ inline TileShape packed_tile(std::int64_t head_dim) {
 /// The mask as a user has it, or a tile map of a capacity of its own.
 class ForwardMask {
  public:
-  ForwardMask(const MaskShape& shape, std::int64_t head_dim, const ForwardSetup& setup) {
-    const TileShape tile = setup.tile.value_or(sm90::forward_tile(head_dim));
+  ForwardMask(const MaskShape& shape, const AttentionShape& calls, const ForwardSetup& setup) {
+    const TileShape tile = setup.tile.value_or(sm90::forward_tile(calls.head_dim));
     if (setup.bitmaps && !setup.capacity) {
-      mask_.emplace(shape, tile);
+      mask_.emplace(shape, tile, calls);
       return;
     }
     sm90::DeviceTileMap::Options options;
@@ -106,7 +106,7 @@ struct ForwardCase {
         v(s.batch, s.columns, s.kv_heads, s.head_dim, how.layout),
         out(s.batch, s.rows, s.query_heads, s.head_dim, how.layout),
         lse(s.batch * s.query_heads * s.rows),
-        mask(host_mask.shape, s.head_dim, how) {
+        mask(host_mask.shape, s, how) {
     fill_normal(q, 4 * seed + 1, how.spread), fill_normal(k, 4 * seed + 2, how.spread), fill_normal(v, 4 * seed + 3);
   }
 

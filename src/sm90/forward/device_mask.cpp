@@ -1,7 +1,9 @@
 #include "flashmask/sm90.hpp"
 #include "sm90/forward/limits.hpp"
+#include "sm90/forward/section.hpp"
 #include "sm90/tile_map/device_map.hpp"
 #include "sm90/tile_map/host_map.hpp"
+#include "sm90/validate.hpp"
 
 namespace flashmask::sm90 {
 
@@ -10,16 +12,23 @@ struct DeviceMask::State {
 };
 
 namespace {
-DeviceTileMap::Options options_of(const MaskShape& shape, TileShape tile) {
+/// `section`: as in DeviceTileMap::Options.
+DeviceTileMap::Options options_of(const MaskShape& shape, TileShape tile, std::int32_t section) {
   DeviceTileMap::Options options;
   options.form.packed_heads = forward_pass::packed_heads_of(tile);
   options.capacity = default_capacity(shape, tile, forward_pass::bitmap_bytes, options.form);
+  options.section = section;
   return options;
 }
 }  // namespace
 
 DeviceMask::DeviceMask(const MaskShape& shape, TileShape tile)
-    : state_(std::make_unique<State>(State{DeviceTileMap(shape, tile, options_of(shape, tile))})) {}
+    : state_(std::make_unique<State>(State{DeviceTileMap(shape, tile, options_of(shape, tile, 0))})) {}
+DeviceMask::DeviceMask(const MaskShape& shape, TileShape tile, const AttentionShape& calls) {
+  check_shape(calls);
+  const std::int32_t section = forward_pass::matrices_a_section(calls, shape);
+  state_ = std::make_unique<State>(State{DeviceTileMap(shape, tile, options_of(shape, tile, section))});
+}
 DeviceMask::~DeviceMask() = default;
 DeviceMask::DeviceMask(DeviceMask&&) noexcept = default;
 DeviceMask& DeviceMask::operator=(DeviceMask&&) noexcept = default;
