@@ -27,6 +27,18 @@ using Bf16 = __nv_bfloat16;
 const int draws = std::min(200, count_from_environment("FLASHMASK_DEVICE_DRAWS", 200));
 const int repeats = std::min(100, count_from_environment("FLASHMASK_DEVICE_REPEATS", 100));
 
+/// A kernel of the library on at most two multiprocessors, so that even a small call has many blocks for each.
+template <sm90::backward_pass::LaunchMain* Kernel>
+cudaError_t on_two(const sm90::backward_pass::MainParameters& parameters, std::int32_t blocks, cudaStream_t stream) {
+  return Kernel(parameters, std::min(blocks, 2), stream);
+}
+
+sm90::backward_pass::LaunchMain* two_multiprocessors(std::int64_t head_dim, bool deterministic) {
+  using namespace sm90::backward_pass;
+  if (head_dim > 64) return deterministic ? on_two<launch_d128_bf16_deterministic> : on_two<launch_d128_bf16>;
+  return deterministic ? on_two<launch_d64_bf16_deterministic> : on_two<launch_d64_bf16>;
+}
+
 /// How a call is dealt out; `divisor`: the group in its smallest, second smallest, ... number of parts.
 struct Dealing {
   const char* name;
@@ -92,10 +104,37 @@ TEST_P(BackwardOrder, agrees_with_float64_on_random_masks_and_shapes) {
 TEST_P(BackwardOrder, many_short_blocks_a_multiprocessor_follow_one_another) {
   for (const MaskKind kind : {MaskKind::full, MaskKind::any_values, MaskKind::sparse_blocks, MaskKind::dead_columns}) {
     for (const std::int64_t rows : {64, 192}) {
-      const AttentionExtents e{2, rows, 2048, 8, 8, 1, 128};
-      Random random(50 + static_cast<int>(kind));
-      const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns}, kind);
-      ASSERT_TRUE(check(e, mask, 60 + rows)) << "mask kind " << static_cast<int>(kind);
+      for (const std::int64_t head_dim : {64, 128}) {
+        const AttentionExtents e{2, rows, 2048, 8, 8, 1, head_dim};
+        Random random(50 + static_cast<int>(kind));
+        const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns}, kind);
+        ASSERT_TRUE(check(e, mask, 60 + rows)) << "mask kind " << static_cast<int>(kind);
+      }
+    }
+  }
+}
+
+/// Blocks of one, two and more tiles in every succession: with single heads the last block of a causal mask has one.
+TEST_P(BackwardOrder, two_multiprocessors_take_all_blocks_one_after_another) {
+  for (int kind = 0; kind < static_cast<int>(MaskKind::count); ++kind) {
+    for (const AttentionShape& shape : {AttentionShape{1, 190, 900, 2, 2, 64},
+                                        {2, 190, 390, 4, 2, 64},
+                                        {1, 190, 900, 2, 2, 128},
+                                        {2, 190, 390, 4, 2, 128}}) {
+      for (const bool deterministic : {false, true}) {
+        const auto seed = static_cast<std::uint64_t>(500 + kind);
+        Random random(seed);
+        const RawMask mask =
+            random_family_mask(random, {shape.batch, 1, shape.rows, shape.columns}, static_cast<MaskKind>(kind));
+        BackwardCase<Bf16> c(shape, mask.view(), seed, deterministic);
+        c.forward.run(forward_workspace);
+        BackwardCall call = dealt(c);
+        call.main_kernel = two_multiprocessors(shape.head_dim, deterministic);
+        run_call(c, call);
+        ASSERT_TRUE(c.expect_right(errors, "mask kind " + std::to_string(kind) + ", head_dim " +
+                                               std::to_string(shape.head_dim) +
+                                               (deterministic ? ", deterministic" : "")));
+      }
     }
   }
 }
@@ -120,20 +159,23 @@ TEST_P(BackwardOrder, stays_right_when_repeated_on_one_workspace) {
 }
 
 TEST_P(BackwardOrder, chunks_report_completion) {
-  const AttentionExtents e{2, 300, 1000, 4, 2, 1, 128};
-  Random random(3);
-  const RawMask mask = random_family_mask(random, {e.batch, 1, e.rows, e.columns}, MaskKind::dead_columns);
-  BackwardCase<Bf16> c(shape_of(e), mask.view(), 4, false);
-  c.forward.run(forward_workspace);
-  constexpr std::int32_t chunk = 200;  // borders inside blocks
-  const DeviceBuffer<std::uint32_t> counts(std::vector<std::uint32_t>(5, 0));
-  BackwardCall call = dealt(c);
-  call.signal = {counts.data(), chunk};
-  run_call(c, call);
-  ASSERT_TRUE(c.expect_right(errors, "with completion counts"));
-  const std::vector<std::uint32_t> got = counts.download();
-  for (std::int64_t n = 0; n < 5; ++n) {
-    EXPECT_EQ(got[n], sm90::backward_pass::complete_count(call.shape, chunk, n)) << "chunk " << n;
+  for (const std::int64_t head_dim : {64, 128}) {
+    const AttentionExtents e{2, 300, 1000, 4, 2, 1, head_dim};
+    Random random(3);
+    const RawMask mask = random_family_mask(random, {e.batch, 1, e.rows, e.columns}, MaskKind::dead_columns);
+    BackwardCase<Bf16> c(shape_of(e), mask.view(), 4, false);
+    c.forward.run(forward_workspace);
+    constexpr std::int32_t chunk = 200;  // borders inside blocks
+    const DeviceBuffer<std::uint32_t> counts(std::vector<std::uint32_t>(5, 0));
+    BackwardCall call = dealt(c);
+    call.signal = {counts.data(), chunk};
+    call.main_kernel = two_multiprocessors(head_dim, false);
+    run_call(c, call);
+    ASSERT_TRUE(c.expect_right(errors, "with completion counts"));
+    const std::vector<std::uint32_t> got = counts.download();
+    for (std::int64_t n = 0; n < 5; ++n) {
+      EXPECT_EQ(got[n], sm90::backward_pass::complete_count(call.shape, chunk, n)) << "chunk " << n;
+    }
   }
 }
 

@@ -34,6 +34,12 @@ cudaError_t launch_rows(const RowParameters& parameters, cudaStream_t stream) {
   return sm90::backward_pass::launch_rows<deterministic>(parameters, stream);
 }
 
+/// On one multiprocessor, so that blocks follow one another.
+template <BackwardConfig C>
+cudaError_t launch_main(const MainParameters& parameters, std::int32_t, cudaStream_t stream) {
+  return sm90::backward_pass::launch_main<C>(parameters, 1, stream);
+}
+
 /// On every kind of mask against float64, groups whole and split, with a shared front.
 template <BackwardConfig C>
 void check_every_kind() {
@@ -49,7 +55,7 @@ void check_every_kind() {
     BackwardCall call = call_of(c);
     call.parts = 1 + kind % 2;
     call.shared_front = 1;
-    call.main_kernel = sm90::backward_pass::launch_main<C>;
+    call.main_kernel = launch_main<C>;
     call.row_kernel = launch_rows;
     run_call(c, call);
     ASSERT_TRUE(c.expect_right(errors, "mask kind " + std::to_string(kind)));

@@ -15,7 +15,7 @@ import sys
 from typing import NamedTuple, Optional
 
 sys.dont_write_bytecode = True
-from protocol_machine import STAGES, STALE, Failure, Machine, check
+from protocol_machine import STAGES, STALE, Failure, Machine, check  # noqa: E402
 
 
 class Form(NamedTuple):
@@ -222,12 +222,12 @@ class Model(Machine):
         if word.last and self.wrong == V_EARLY:
             self.empty["v"][word.block % self.form.value_stages].arrive(4)
         yield
-        following = yield from self.next_word(group, tile + 1)
         self.end_read(reads)
         self.release_row("o", tile)
         if word.last and self.wrong != V_EARLY:
             self.empty["v"][word.block % self.form.value_stages].arrive(4)
         yield
+        following = yield from self.next_word(group, tile + 1)
         self.load_stats(following)
         if following.first:
             yield from self.wait_key(following)

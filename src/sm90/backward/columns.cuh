@@ -150,7 +150,7 @@ struct Columns {
     for (int i = 0; i < 16; ++i) packed[i] = pack_pair<C>(s[2 * i], s[2 * i + 1]);
   }
 
-  /// Elements `First` to `First` + 7 of dS = P (dP - D), from the rounded P, dP having started from -D. In halves: the
+  /// Pairs `First` to `First` + 7 of dS = P (dP - D), from the rounded P, dP having started from -D. In halves: the
   /// second one hides the load of what the next product starts from, for which the first one has freed the registers.
   template <int First>
   __device__ __forceinline__ void compute_ds(const float (&dp)[32], std::uint32_t (&ds)[16]) {

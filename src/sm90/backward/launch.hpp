@@ -39,7 +39,7 @@ struct BackwardCall {
 ///
 ///   counters   16 bytes: work counter, error word
 ///   front      4 bytes a batch row and KV head (part of one, where groups are split); absent in deterministic mode
-///   stats      512 bytes a row tile of 64 rows and query head: log-sum-exp and rowsum(dO * O), float32
+///   stats      512 bytes a row tile of 64 rows and query head: -LSE / scale and -rowsum(dO * O), float32
 ///   intervals  16 bytes a column (of whole blocks of 128) and mask head
 ///   dq_sum     float32 dQ, rows rounded up to 64 and head_dim to 64 or 128; absent in deterministic mode
 ///   part_sums  float32 dV and dK, columns rounded up to 128, of every part; absent where groups are not split
