@@ -111,7 +111,7 @@ struct BackwardArguments {
   TensorView q, k, v, out, dout;     ///< device memory, bf16 or f16, dim stride 1, other strides multiples of 8
   const float* lse = nullptr;        ///< the forward's, contiguous [batch][query_heads][rows]
   MutableTensorView dq, dk, dv;
-  std::optional<float> scale{};  ///< 1e-30 or more; default 1 / sqrt(head_dim)
+  std::optional<float> scale{};  ///< 1e-30 to 1e30; default 1 / sqrt(head_dim)
   void* workspace = nullptr;     ///< backward_workspace_bytes(), 256-byte aligned, needs no preparation; one per call
                                  ///< in flight
   void* stream = nullptr;        ///< cudaStream_t

@@ -139,9 +139,10 @@ void validate(const ForwardArguments& a) {
 void validate(const BackwardArguments& a) {
   const AttentionShape& s = a.shape;
   check_call(s, a.q.dtype, a.scale);
-  core::check(a.scale.value_or(1) >= 1e-30F,
-              "scale is {}: the backward divides by it and takes 1e-30 or more; scale q or k instead",
-              a.scale.value_or(1));
+  const float scale = a.scale.value_or(1);
+  core::check(scale >= 1e-30F && scale <= 1e30F,
+              "scale is {}: the backward starts S from -lse / scale and takes 1e-30 to 1e30; scale q or k instead",
+              scale);
   const TileShape tile = backward_tile();
   check_map(a.map, s, {&tile, 1}, "backward_tile()");
   core::check(a.workspace != nullptr && reinterpret_cast<std::uintptr_t>(a.workspace) % 256 == 0,

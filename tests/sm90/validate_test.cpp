@@ -134,6 +134,7 @@ TEST(Validate, backward_names_what_is_wrong) {
   using A = BackwardArguments;
   using M = TileMapView;
   expect_refused<A>(good, "scale is 1e-31", [](A& a, M&) { a.scale = 1e-31F; });
+  expect_refused<A>(good, "scale is 1e+31", [](A& a, M&) { a.scale = 1e31F; });
   expect_refused<A>(good, "workspace", [](A& a, M&) { a.workspace = memory + 16; });
   expect_refused<A>(good, "completion", [](A& a, M&) { a.completion = ChunkCompletion{nullptr, 64}; });
   expect_refused<A>(good, "dout is null", [](A& a, M&) { a.dout.data = nullptr; });

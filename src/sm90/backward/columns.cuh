@@ -180,21 +180,18 @@ struct Columns {
     for (int i = 0; i < N; ++i) ptx::pin(values[i]);
   }
 
-  /// dV of the work block in `slot`.
-  __device__ __forceinline__ void write_dv(std::uint32_t slot) {
-    write_gradient(read_block(slot), dv, p.dv, 0, 1.0F);
-  }
-  /// Its dK, after dV; then the completion signal, and the slot is free.
-  __device__ __forceinline__ void write_dk(std::uint32_t slot) {
-    const WorkBlock place = read_block(slot);
-    write_gradient(place, dk, p.dk, part_floats(p.extents, C.head_dim), p.scale);
-    if (p.signal.done != nullptr) signal_block(p.signal, place.block * block_columns, p.extents.columns);
-    arrive(memory.empty_work, slot);
-  }
-  [[nodiscard]] __device__ __forceinline__ WorkBlock read_block(std::uint32_t slot) {
+  /// Where the dK and dV of the complete work block in `slot` belong; the slot is free then.
+  [[nodiscard]] __device__ __forceinline__ WorkBlock take_block(std::uint32_t slot) {
     std::int32_t w[4];
     ptx::load_shared_v4(ptx::shared_address(&memory.work[slot]), w);
+    arrive(memory.empty_work, slot);
     return {w[0], w[1], w[2], w[3]};
+  }
+  /// dV and dK of that block, then the completion signal.
+  __device__ __forceinline__ void write_block(const WorkBlock& place) {
+    write_gradient(place, dv, p.dv, 0, 1.0F);
+    write_gradient(place, dk, p.dk, part_floats(p.extents, C.head_dim), p.scale);
+    if (p.signal.done != nullptr) signal_block(p.signal, place.block * block_columns, p.extents.columns);
   }
   /// To the tensor, or, where groups are split, to the float32 sums at `part`.
   __device__ __forceinline__ void write_gradient(const WorkBlock& place, const float (&gradient)[C.head_dim / 2],
@@ -290,11 +287,7 @@ struct Columns {
     pin_all(packed);
     pin_all(dk);
     arrive(memory.empty_q, stage);
-    if ((word.flags & tile_flag::last) != 0) {
-      const std::uint32_t slot = buffer_of(word.flags);
-      write_dv(slot);
-      write_dk(slot);
-    }
+    if ((word.flags & tile_flag::last) != 0) write_block(take_block(buffer_of(word.flags)));
     return next;
   }
 };

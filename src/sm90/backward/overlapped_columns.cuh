@@ -66,8 +66,7 @@ struct OverlappedColumns : Columns<C> {
     pin_all(dk);
     if (tile != 0) {
       this->publish_ds(ds_stage(tile - 1));
-      this->write_dv(slot);
-      this->write_dk(slot);
+      this->write_block(this->take_block(slot));
     }
     // The dQ warpgroup waits for a tile that does not come: let it read the end word.
     wait(memory.empty_ds, ds_stage(tile), (tile / Memory::stages & 1U) ^ 1U);
@@ -103,6 +102,11 @@ struct OverlappedColumns : Columns<C> {
     this->softmax();
     if ((word.flags & tile_flag::partial) != 0) this->apply_intervals(word);
     if (tile != 0) this->publish_ds(ds_stage(tile - 1));
+    // The block before this one is complete. Its slot is freed before the wait: if this block has no other tile, the
+    // next word is of the block that is drawn into that slot.
+    const bool write = first && tile != 0;
+    WorkBlock complete{};
+    if (write) complete = this->take_block(buffer_of(word.flags) ^ 1U);
     wait(memory.full_q, row.stage, row.parity);
     const TileWord next = this->read_word(tile + 1);
     ptx::wgmma_wait<0>();
@@ -122,11 +126,7 @@ struct OverlappedColumns : Columns<C> {
     ptx::wgmma_fence();
     issue_scores(next, row);  // after the last tile: of stale ones, not used
     ptx::wgmma_commit();
-    // The block before this one is complete.
-    if (first && tile != 0) {
-      this->write_dv(buffer_of(word.flags) ^ 1U);
-      this->write_dk(buffer_of(word.flags) ^ 1U);
-    }
+    if (write) this->write_block(complete);
     this->template compute_ds<0>(dp, ds);
     this->load_stats(row.stage, 1, rows);
     this->template compute_ds<8>(dp, ds);

@@ -20,7 +20,7 @@ __device__ __forceinline__ void draw_blocks(const MainParameters& p, SharedMemor
   for (std::uint32_t drawn = 0;; ++drawn) {
     const WorkBlock found = next_block(p, item);
     const std::int32_t tiles = found.block < 0 ? 0 : block_tiles(p.extents, p.lists, found);
-    // The columns read the slot until they have written dK and dV.
+    // The columns free the slot of a complete block when they have read where its dK and dV belong.
     const std::uint32_t stage = drawn % stages;
     wait_for(ptx::shared_address(&memory.empty_work[stage]), (drawn / stages & 1U) ^ 1U, p.error);
     ptx::store_shared_v4(ptx::shared_address(&memory.work[stage]), static_cast<std::uint32_t>(found.batch),
