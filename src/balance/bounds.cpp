@@ -8,6 +8,9 @@
 namespace flashmask::balancing {
 namespace {
 
+// Beyond these, company is not looked at: it would take the square of chunks a rank, or of ranks.
+constexpr std::int64_t kMostCompany = 16, kMostPaired = 1024;
+
 /// What all bounds read: loads in descending order with running sums, and the smallest counts.
 struct Sorted {
   explicit Sorted(const Instance& instance) : in(instance) {
@@ -123,13 +126,13 @@ std::int64_t covering(const Sorted& s, std::int64_t low, std::int64_t high) {
 /// lightest, as few as there need to be, by pigeonhole, and in pairs by the heaviest having to pair with others.
 std::int64_t lightest_company(const Sorted& s, std::int64_t crowded, std::int64_t each, std::int64_t q) {
   const std::int64_t begin = s.chunks - crowded * each;
-  if (each == 0 || begin < q) return 0;
+  if (each == 0 || each > kMostCompany || begin < q) return 0;
   std::int64_t best = 0;
   for (std::int64_t i = 0; i < each; ++i) {
     const std::int64_t top = begin + i * crowded + 1;
     best = std::max(best, s.sum(top - i - 1, top) + s.smallest(each - i - 1));
   }
-  for (std::int64_t t = 0; each == 2 && t < crowded; ++t)
+  for (std::int64_t t = 0; each == 2 && crowded <= kMostPaired && t < crowded; ++t)
     best = std::max(best, s.at(begin + t) + s.at(s.chunks - 1 - t));
   return best;
 }

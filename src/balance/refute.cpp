@@ -12,6 +12,7 @@ namespace flashmask::balancing {
 namespace {
 
 constexpr std::int64_t kLargestModulus = 1 << 14;
+constexpr std::int64_t kMostCompany = 16, kMostPaired = 1024;  // larger ones are no part of the argument
 constexpr std::size_t kResidues = 4;  // of many loads: how many residues are taken for the common one
 
 }  // namespace
@@ -150,16 +151,16 @@ bool Refuter::apart(std::int64_t target) const {
 /// and where two make a rank, the first t either meet or have t others beside them.
 Refuter::Wide Refuter::company(std::int64_t q, std::int64_t ranks, std::int64_t count) const {
   const std::int64_t n = static_cast<std::int64_t>(w_.size());
-  if (count == 0 || q + ranks * count > n) return 0;
-  const List light(w_.end() - ranks * count, w_.end());
+  if (count == 0 || count > kMostCompany || q + ranks * count > n) return 0;
+  const auto light = [&](std::int64_t i) { return w_[static_cast<std::size_t>(n - ranks * count + i)]; };
   Wide most = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     Wide load = smallest(count - 1 - i);
-    for (std::int64_t k = 0; k <= i; ++k) load += light[static_cast<std::size_t>(i * ranks - k)];
+    for (std::int64_t k = 0; k <= i; ++k) load += light(i * ranks - k);
     most = std::max(most, load);
   }
-  for (std::size_t t = 0; count == 2 && 2 * t < light.size(); ++t) {
-    most = std::max<Wide>(most, Wide{light[t]} + light[light.size() - 1 - t]);
+  for (std::int64_t t = 0; count == 2 && ranks <= kMostPaired && t < ranks; ++t) {
+    most = std::max<Wide>(most, Wide{light(t)} + light(2 * ranks - 1 - t));
   }
   return most;
 }

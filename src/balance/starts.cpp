@@ -61,6 +61,8 @@ class Left {
   [[nodiscard]] std::int32_t lightest() const { return lightest_; }
   /// The next heavier one, -1 behind the heaviest.
   [[nodiscard]] std::int32_t heavier(std::int32_t i) const { return up_[static_cast<std::size_t>(i)]; }
+  /// The next lighter one, or what was it when `i` was taken.
+  [[nodiscard]] std::int32_t lighter(std::int32_t i) const { return down_[static_cast<std::size_t>(i)]; }
   /// The heaviest one at position `i` or behind it; the number of positions when there is none.
   std::int32_t from(std::int32_t i) {
     std::int32_t at = i;
@@ -91,14 +93,17 @@ State fill(const Instance& in, std::int64_t target) {
   Left left(static_cast<std::int32_t>(sorted.size()));
   for (std::size_t r = 0; r < in.counts.size(); ++r) {
     std::int64_t& load = state.loads[r];
+    // The lightest chunks that must stay for the slots to come, and the lightest that may be taken now.
+    std::int64_t reserved = 0;
+    std::int32_t last = left.lightest();
+    for (std::int32_t k = 1; k < in.counts[r]; ++k, last = left.heavier(last)) {
+      reserved += sorted[static_cast<std::size_t>(last)];
+    }
     for (std::int32_t others = in.counts[r] - 1; others >= 0; --others) {
-      // The lightest that must stay for the other slots, and the lightest that may be taken now.
-      std::int64_t reserved = 0;
-      std::int32_t last = left.lightest();
-      for (std::int32_t k = 0; k < others; ++k, last = left.heavier(last))
-        reserved += sorted[static_cast<std::size_t>(last)];
       std::int32_t chosen = left.from(0);
       if (others + 1 < in.counts[r]) {
+        last = left.lighter(last);
+        reserved -= sorted[static_cast<std::size_t>(last)];
         const std::int64_t room = target - load - reserved;
         const auto fits = std::lower_bound(sorted.begin(), sorted.end(), room, std::greater<>());
         chosen = std::min(last, left.from(static_cast<std::int32_t>(fits - sorted.begin())));

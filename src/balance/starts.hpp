@@ -14,7 +14,7 @@ State bldm(const Instance& instance);
 
 /// Ranks filled one after the other: each takes the heaviest chunk left, then as heavy ones as `target` and the room
 /// for the lightest others allow. Meets tight targets where one heavy chunk a rank needs light company, and leaves the
-/// last ranks far above or below the target otherwise. Equal speeds only. O(chunks (log chunks + chunks a rank)).
+/// last ranks far above or below the target otherwise. Equal speeds only. O(chunks log chunks).
 State fill(const Instance& instance, std::int64_t target);
 
 }  // namespace flashmask::balancing

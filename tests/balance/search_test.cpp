@@ -204,6 +204,9 @@ TEST(Search, ranks_filled_one_after_the_other_hold_their_counts_and_meet_what_ex
     for (std::int64_t c = 0; c < chunks; ++c) ASSERT_EQ(all[static_cast<std::size_t>(c)], c) << seed;
     EXPECT_EQ(State(in, state.rank_of()).loads, state.loads) << seed;
   }
+  // Many chunks a rank cost no more than many ranks.
+  const Instance two = make_instance(uniform_loads(1 << 17, 1000, 1), chunk_counts(1 << 17, 2), {});
+  EXPECT_EQ(fill(two, lower_bound(two).value).slots.size(), std::size_t{1} << 17);
   // One long document among short ones: its chunks need nearly all that is light.
   const Workload w = family_workload(Family::causal_document_8k, 1 << 20, 128, 1, 20261232017);
   const Plan plan = balance(w);
