@@ -49,11 +49,12 @@ def parse_arguments(arguments=None):
             if word not in known:
                 fail(f"--{name} {word}: known are {', '.join(known)}")
         setattr(o, name, wanted)
+    given = f"--rows {o.rows}" + (f" --heads {o.heads}" if o.heads else "")
     try:
         o.rows = [int(n) for n in o.rows.split(",")]
         heads = [int(h) for h in o.heads.split(":")] if o.heads else []
     except ValueError:
-        fail(f"--rows {o.rows} --heads {o.heads}: expected numbers, as in --rows 8192,32768 --heads 64:8")
+        fail(f"{given}: expected numbers, as in --rows 8192,32768 --heads 64:8")
     if min(o.rows) < 1 or len(heads) > 2 or min(heads, default=1) < 1 or (heads and heads[0] % heads[-1] != 0):
         fail("--rows must be positive and --heads Q:KV with Q a multiple of KV")
     o.heads = heads

@@ -1,5 +1,7 @@
 #include "format/workload.hpp"
 
+#include <filesystem>
+
 #include "core/check.hpp"
 #include "format/json.hpp"
 
@@ -96,8 +98,9 @@ masks::BuilderOptions builder_options(const Workload& workload) {
 
 Workload load_workload(const std::string& spec_or_file, const GeneratorOptions& options) {
   if (is_generator(spec_or_file)) return generate(spec_or_file, options);
-  if (spec_or_file.find(':') != std::string::npos && spec_or_file.find('/') == std::string::npos &&
-      spec_or_file.find(".json") == std::string::npos) {
+  std::error_code unreadable;
+  if (spec_or_file.find('/') == std::string::npos && spec_or_file.find(".json") == std::string::npos &&
+      !std::filesystem::exists(spec_or_file, unreadable)) {
     return generate(spec_or_file, options);  // looks like a spec: let the error list the forms
   }
   Workload workload = parse_workload(read_file(spec_or_file), spec_or_file);

@@ -211,6 +211,7 @@ TEST(WorkloadFile, errors_name_the_place_the_value_and_what_is_allowed) {
 TEST(WorkloadFile, load_tells_specs_from_files) {
   EXPECT_EQ(load_workload("equal:4").batch[0].documents.size(), 4U);
   EXPECT_TRUE(contains(error_of([] { load_workload("/nonexistent.json"); }), "cannot open"));
+  EXPECT_TRUE(contains(error_of([] { load_workload("histgram"); }), "histogram"));  // lists what there is
   EXPECT_TRUE(contains(error_of([] { load_workload("eqal:4"); }), "known: histogram"));
 }
 
