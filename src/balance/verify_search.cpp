@@ -59,6 +59,11 @@ std::vector<std::string> search_claims(const PlanRecord& r) {
   if (r.kind != PlanKind::hcc_ipo || r.assignment.empty()) return claims;
   if (r.method != PlanMethod::lpt) {
     claims.push_back(core::format("that {} with seed {} found the plan", to_string(r.method), r.seed));
+  } else if (r.peak > r.lower_bound) {
+    claims.push_back(core::format("that a search with seed {} ended no lower than lpt", r.seed));
+  }
+  if (r.nodes > 1 && !r.needs.empty()) {
+    claims.push_back(core::format("that epsilon {} was asked for", static_cast<double>(r.epsilon_millionths) / 1e6));
   }
   if (r.method != PlanMethod::lpt && !dealt_again(r)) claims.push_back("that lpt ends no lower");
   if (r.method == PlanMethod::hierarchy && r.peak > allowed(r)) {

@@ -95,11 +95,12 @@ TEST(VerifyLabels, what_epsilon_does_not_allow_is_found_and_what_only_the_search
     EXPECT_TRUE(good.passed()) << good.findings.front();
     ASSERT_GE(good.claims.size(), 1U);
     EXPECT_EQ(good.claims[0], "that hierarchy with seed 0 found the plan");
+    EXPECT_EQ(good.claims[1], "that epsilon 0.01 was asked for");
     r.epsilon_millionths = 0;
     if (r.peak > r.lower_bound) {
       const Verification v = verify(r, {}, {});
       // Above the bound without any epsilon: wrong where lpt ends lower, else only the plan without nodes could tell.
-      EXPECT_TRUE(!v.passed() || v.claims.size() == 2U);
+      EXPECT_TRUE(!v.passed() || v.claims.size() == 3U);
       open += v.passed();
     }
     PlanRecord poor = flat;
@@ -111,6 +112,15 @@ TEST(VerifyLabels, what_epsilon_does_not_allow_is_found_and_what_only_the_search
   EXPECT_GT(found, 0);
   EXPECT_GT(open, 0);
   EXPECT_TRUE(verify(balance(bare(2, {1, 2, 3, 4}), {.kind = PlanKind::lpt}).record(), {}, {}).claims.empty());
+}
+
+TEST(VerifyLabels, a_plan_by_lpt_called_hcc_ipo_is_said_to_claim_a_search) {
+  PlanRecord r = balance(bare(2, {3, 3, 2, 2, 2}), {.kind = PlanKind::lpt}).record();
+  ASSERT_GT(r.peak, r.lower_bound);
+  r.kind = PlanKind::hcc_ipo;
+  const Verification v = verify(r, {}, {});
+  ASSERT_TRUE(v.passed()) << v.findings.front();
+  EXPECT_EQ(v.claims, std::vector<std::string>{"that a search with seed 0 ended no lower than lpt"});
 }
 
 TEST(VerifyLabels, the_smallest_loads_on_the_slowest_ranks_are_a_bound_of_their_own) {
