@@ -104,17 +104,9 @@ class Verifier {
   }
 
   void loads() {
-    List sums(static_cast<std::size_t>(r_.ranks), 0);
-    for (std::size_t c = 0; c < r_.assignment.size(); ++c) {
-      sums[static_cast<std::size_t>(r_.assignment[c])] += r_.chunk_loads[c];
-    }
+    const List sums = rank_sums(r_, r_.assignment);
     if (sums != r_.loads) find("the loads by rank do not follow from the assignment");
-    std::int64_t fastest = 1, peak = 0;
-    for (const std::int64_t s : r_.speeds) fastest = std::max(fastest, s);
-    for (std::size_t k = 0; k < sums.size(); ++k) {
-      const std::int64_t own = r_.speeds.empty() ? fastest : r_.speeds[k];
-      peak = std::max(peak, static_cast<std::int64_t>((Wide{sums[k]} * fastest + own - 1) / own));
-    }
+    const std::int64_t peak = last_end(r_, sums);
     if (peak != r_.peak) find("peak = {} but the assignment gives {}", r_.peak, peak);
   }
 

@@ -147,6 +147,22 @@ std::string unit_finding(const PlanRecord& r) {
 
 }  // namespace
 
+List rank_sums(const PlanRecord& r, std::span<const std::int64_t> assignment) {
+  List sums(static_cast<std::size_t>(r.ranks), 0);
+  for (std::size_t c = 0; c < assignment.size(); ++c) sums[static_cast<std::size_t>(assignment[c])] += r.chunk_loads[c];
+  return sums;
+}
+
+std::int64_t last_end(const PlanRecord& r, std::span<const std::int64_t> sums) {
+  const std::int64_t fastest = r.speeds.empty() ? 1 : *std::max_element(r.speeds.begin(), r.speeds.end());
+  std::int64_t last = 0;
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    const std::int64_t own = r.speeds.empty() ? 1 : r.speeds[k];
+    last = std::max(last, static_cast<std::int64_t>((Refuter::Wide{sums[k]} * fastest + own - 1) / own));
+  }
+  return last;
+}
+
 /// Largest load first to the rank that would end earliest and has room, of equal ones the fastest, then the first.
 /// Without speeds and with equal counts a load is what it has above the lightest.
 List lpt_assignment(const PlanRecord& r) {

@@ -10,6 +10,12 @@
 
 namespace flashmask::balancing {
 
+/// The load of every rank under `assignment`.
+std::vector<std::int64_t> rank_sums(const PlanRecord& record, std::span<const std::int64_t> assignment);
+
+/// When the last of the record's ranks ends if they hold `sums`, at the pace of the fastest, rounded up.
+std::int64_t last_end(const PlanRecord& record, std::span<const std::int64_t> sums);
+
 /// The rank of every chunk when LPT deals them out to ranks with as many chunks each as `record` gives them.
 std::vector<std::int64_t> lpt_assignment(const PlanRecord& record);
 

@@ -9,7 +9,6 @@
 namespace flashmask::balancing {
 namespace {
 
-using List = std::vector<std::int64_t>;
 using Wide = Refuter::Wide;
 
 /// With speeds LPT looks at every rank for every chunk: beyond this many looks it is not dealt again.
@@ -17,19 +16,6 @@ constexpr std::int64_t kMostLooks = std::int64_t{1} << 30;
 
 bool dealt_again(const PlanRecord& r) {
   return r.speeds.empty() || static_cast<std::int64_t>(r.assignment.size()) <= kMostLooks / r.ranks;
-}
-
-/// The largest time of a rank under `assignment`.
-std::int64_t peak_of(const PlanRecord& r, const List& assignment) {
-  List sums(static_cast<std::size_t>(r.ranks), 0);
-  for (std::size_t c = 0; c < assignment.size(); ++c) sums[static_cast<std::size_t>(assignment[c])] += r.chunk_loads[c];
-  const std::int64_t fastest = r.speeds.empty() ? 1 : *std::max_element(r.speeds.begin(), r.speeds.end());
-  std::int64_t peak = 0;
-  for (std::size_t k = 0; k < sums.size(); ++k) {
-    const std::int64_t own = r.speeds.empty() ? 1 : r.speeds[k];
-    peak = std::max(peak, static_cast<std::int64_t>((Wide{sums[k]} * fastest + own - 1) / own));
-  }
-  return peak;
 }
 
 /// What epsilon lets a plan by hierarchy rise to.
@@ -41,7 +27,7 @@ std::int64_t allowed(const PlanRecord& r) {
 
 std::string search_finding(const PlanRecord& r) {
   if (r.kind != PlanKind::hcc_ipo || r.method == PlanMethod::lpt || r.assignment.empty() || !dealt_again(r)) return {};
-  const std::int64_t lpt = peak_of(r, lpt_assignment(r));
+  const std::int64_t lpt = last_end(r, rank_sums(r, lpt_assignment(r)));
   if (r.method == PlanMethod::hierarchy) {
     if (r.peak <= std::max(lpt, allowed(r))) return {};
     return core::format(
