@@ -88,6 +88,14 @@ struct TileWork {
   friend bool operator==(const TileWork&, const TileWork&) = default;
 };
 
+/// What a bound by residue rests on: all but a few chunk loads are `rest` modulo `modulus`. A plan carries it, so that
+/// whoever checks the bound need not look for it.
+struct ResidueLattice {
+  std::int64_t modulus = 2;  ///< at least 2
+  std::int64_t rest = 0;     ///< in [0, modulus)
+  friend bool operator==(const ResidueLattice&, const ResidueLattice&) = default;
+};
+
 /// What is to be shared out. `loads` alone is enough; everything else has a meaning only when given.
 struct Workload {
   std::vector<std::int64_t> loads;  ///< one per chunk, >= 0, sum at most 2^62
@@ -186,7 +194,8 @@ struct PlanRecord {
   std::vector<std::int64_t> inbound;   ///< by node: distinct remote chunks its ranks need; empty without need sets
   std::vector<std::int64_t> outbound;  ///< by node: (chunk, other node) pairs its chunks are sent to
   Traffic traffic;
-  std::optional<TileWork> tile_work;  ///< of unit = tiles, where known
+  std::optional<TileWork> tile_work;      ///< of unit = tiles, where known
+  std::optional<ResidueLattice> residue;  ///< of bound_by = residue; files before version 3 have none
   friend bool operator==(const PlanRecord&, const PlanRecord&) = default;
 };
 

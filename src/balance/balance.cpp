@@ -26,6 +26,12 @@ Ranks renumbered(Ranks place_of, const Ranks& rank_at) {
   return place_of;
 }
 
+/// The lattice of a bound by residue in the units of the workload: of its loads as they are, not normalised.
+ResidueLattice lattice_of(const balancing::Instance& in, const balancing::Bound& bound) {
+  const std::int64_t modulus = in.scale * bound.modulus;  // at most a difference of two loads
+  return {modulus, (in.scale * bound.rest + in.offset) % modulus};
+}
+
 Found search(const Workload& workload, const balancing::Instance& in, const Ranks& rank_at,
              const BalanceOptions& options) {
   Ranks counts(in.counts.size());  // by rank: a layout walks the ranks by number
@@ -94,6 +100,7 @@ Plan balance(const Workload& workload, const BalanceOptions& options) {
     }
     record.lower_bound = in.original(found.bound.value);
     record.bound_by = found.bound.by;
+    if (found.bound.by == BoundBy::residue) record.residue = lattice_of(in, found.bound);
   }
   record.proven_optimal = record.peak == record.lower_bound;
   auto report = balancing::count_traffic(record.needs, record.assignment, record.ranks, record.nodes, record.columns,

@@ -164,9 +164,9 @@ std::int64_t incompatible(const Sorted& s) {
 Bound lower_bound(const Instance& instance) {
   if (instance.chunks() == 0) return {};
   const Sorted s(instance);
-  Bound bound{average(s), BoundBy::average};
+  Bound bound{.value = average(s)};
   const auto take = [&](std::int64_t value, BoundBy by) {
-    if (value > bound.value) bound = {value, by};
+    if (value > bound.value) bound = {.value = value, .by = by};
   };
   take(counts(s, bound.value), BoundBy::counts);
   take(pigeonhole(s), BoundBy::pigeonhole);
@@ -174,8 +174,7 @@ Bound lower_bound(const Instance& instance) {
   // Any plan ends before the slowest rank would with everything; above that nothing needs refuting.
   const std::int64_t most = instance.time(instance.ranks() - 1, instance.total);
   take(covering(s, bound.value, std::max(bound.value, most)), BoundBy::covering);
-  take(residue_bound(instance, bound.value), BoundBy::residue);
-  return bound;
+  return residue_bound(instance, bound);
 }
 
 }  // namespace flashmask::balancing

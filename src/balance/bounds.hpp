@@ -10,6 +10,8 @@ namespace flashmask::balancing {
 struct Bound {
   std::int64_t value = 0;  ///< on the normalised target
   BoundBy by = BoundBy::average;
+  std::int64_t modulus = 0;  ///< of residue: the lattice of normalised loads that shows it,
+  std::int64_t rest = 0;     ///< and a load on it
 };
 
 /// The strongest of average, counts, pigeonhole, incompatible, covering and residue, of equal ones the first. O(chunks

@@ -71,6 +71,15 @@ void check_loads(const PlanRecord& r) {
         r.proven_optimal, r.peak, r.lower_bound);
 }
 
+void check_residue(const PlanRecord& r) {
+  if (!r.residue) return;
+  check(r.bound_by == BoundBy::residue, "residue: it is what a bound by residue rests on, but bound_by is {}",
+        to_string(r.bound_by));
+  check(r.residue->modulus >= 2 && r.residue->rest >= 0 && r.residue->rest < r.residue->modulus,
+        "residue: modulus = {}, rest = {}: the modulus is at least 2, the rest at least 0 and below the modulus",
+        r.residue->modulus, r.residue->rest);
+}
+
 void check_traffic(const PlanRecord& r) {
   const std::int64_t chunks = static_cast<std::int64_t>(r.assignment.size());
   for (std::size_t m = 0; m < r.needs.size(); ++m) {
@@ -109,6 +118,7 @@ class Digest {
 Plan::Plan(PlanRecord record) : record_(std::move(record)) {
   check_extents(record_);
   check_loads(record_);
+  check_residue(record_);
   check_traffic(record_);
   balancing::check_tile_work(record_.unit, record_.tile_work);
   offsets_.assign(static_cast<std::size_t>(record_.ranks) + 1, 0);
@@ -201,6 +211,10 @@ std::uint64_t plan_digest(const PlanRecord& r) {
       d.add(static_cast<std::uint64_t>(x));
     }
   }
+  if (r.residue) {
+    d.add(static_cast<std::uint64_t>(r.residue->modulus));
+    d.add(static_cast<std::uint64_t>(r.residue->rest));
+  }
   return d.value();
 }
 
@@ -253,6 +267,7 @@ std::string first_difference(const Plan& left, const Plan& right) {
       differ("traffic.inter_rows", a.traffic.inter_rows, b.traffic.inter_rows),
       differ("traffic.intra_rows", a.traffic.intra_rows, b.traffic.intra_rows),
       a.tile_work == b.tile_work ? std::string() : std::string("tile_work: tiles were counted otherwise"),
+      a.residue == b.residue ? std::string() : std::string("residue: the bounds rest on two lattices"),
   };
   for (const std::string& text : fields) {
     if (!text.empty()) return text;

@@ -4,16 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <map>
 #include <numeric>
 #include <set>
 
 namespace flashmask::balancing {
 namespace {
 
-constexpr std::int64_t kLargestModulus = 1 << 14;
 constexpr std::int64_t kMostCompany = 16, kMostPaired = 1024;  // larger ones are no part of the argument
-constexpr std::size_t kResidues = 4;  // of many loads: how many residues are taken for the common one
 
 }  // namespace
 
@@ -26,6 +23,7 @@ Refuter::Refuter(const PlanRecord& record, List counts) : w_(record.chunk_loads)
   fewest_ = *fewest;
   most_ = *most;
   speeds_ = record.speeds;
+  lattice_ = record.residue;
   if (!speeds_.empty()) fastest_ = *std::max_element(speeds_.begin(), speeds_.end());
 }
 
@@ -43,7 +41,7 @@ bool Refuter::refuted_by(BoundBy by, std::int64_t target) const {
     case BoundBy::incompatible:
       return apart(target);
     case BoundBy::residue:
-      return residues(target);
+      return residue(target);
     case BoundBy::search:
       break;
   }
@@ -53,7 +51,7 @@ bool Refuter::refuted_by(BoundBy by, std::int64_t target) const {
 bool Refuter::refuted(std::int64_t target) const {
   target -= beyond_lattice(target);
   return average(target) || by_counts(target) || pigeonhole(target) || covering(target) || apart(target) ||
-         residues(target);
+         residue(target);
 }
 
 Refuter::Wide Refuter::sum(std::int64_t from, std::int64_t count) const {
@@ -165,65 +163,22 @@ Refuter::Wide Refuter::company(std::int64_t q, std::int64_t ranks, std::int64_t 
   return most;
 }
 
-/// The residue argument for every modulus.
-bool Refuter::residues(std::int64_t target) const {
-  if (!speeds_.empty()) return false;
-  const List all = moduli();
-  return std::any_of(all.begin(), all.end(), [&](std::int64_t g) { return residue(target, g); });
-}
-
-/// Moduli under which few loads differ: they divide the differences of most small samples. Of few loads all samples are
-/// looked at. The divisor of all differences counts too (a peak between two points of that lattice does not exist).
-Refuter::List Refuter::moduli() const {
-  std::set<std::int64_t> found;
-  std::int64_t all = 0;
-  for (const std::int64_t w : w_) all = std::gcd(all, w_[0] - w);
-  if (all >= 2) found.insert(all);
-  const auto take = [&](std::int64_t g) {
-    if (g >= 2 && g <= kLargestModulus) found.insert(g);
-  };
-  for (std::size_t i = 0; w_.size() <= 64 && i < w_.size(); ++i) {
-    std::set<std::int64_t> divisors;  // of all samples that contain load i
-    for (const std::int64_t w : w_) {
-      const std::set<std::int64_t> before = divisors;
-      for (const std::int64_t g : before) divisors.insert(std::gcd(g, w - w_[i]));
-      if (w != w_[i]) divisors.insert(std::gcd(w - w_[i], std::int64_t{0}));
-    }
-    std::for_each(divisors.begin(), divisors.end(), take);
-  }
-  for (const std::size_t stride : {1U, 2U, 3U, 5U, 7U, 11U, 13U, 29U}) {
-    for (std::size_t i = 0; i + stride < w_.size(); ++i) {
-      std::int64_t g = 0;
-      for (std::size_t k = 1; k <= 5; ++k) take(g = std::gcd(g, w_[i] - w_[(i + k * stride) % w_.size()]));
-    }
-  }
-  return {found.begin(), found.end()};
-}
-
-/// Of few loads every residue is taken for the common one, of many the most frequent.
-bool Refuter::residue(std::int64_t target, std::int64_t modulus) const {
-  std::map<std::int64_t, std::int64_t> seen;
-  for (const std::int64_t w : w_) ++seen[w % modulus];
-  std::vector<std::pair<std::int64_t, std::int64_t>> frequent;  // (-loads, residue)
-  for (const auto& [residue, loads] : seen) frequent.emplace_back(-loads, residue);
-  std::sort(frequent.begin(), frequent.end());
-  frequent.resize(std::min<std::size_t>(frequent.size(), w_.size() <= 64 ? 64 : kResidues));
-  return std::any_of(frequent.begin(), frequent.end(),
-                     [&](const auto& f) { return residue(target, modulus, f.second); });
-}
-
-bool Refuter::residue(std::int64_t target, std::int64_t modulus, std::int64_t common) const {
-  const auto wasted = [&](std::int64_t count) {
-    const Wide t = (Wide{target} - Wide{count} * common) % modulus;
-    return static_cast<std::int64_t>(t < 0 ? t + modulus : t);
+/// Loads on the lattice give every rank one remainder; what a rank then stays below the target at least is waste, which
+/// only loads off the lattice can save, and the slack must hold what is left of it.
+bool Refuter::residue(std::int64_t target) const {
+  if (!speeds_.empty() || !lattice_) return false;
+  const Wide modulus = lattice_->modulus, rest = lattice_->rest;
+  const auto wasted = [&](Wide count) {
+    const Wide t = (target - count * rest) % modulus;
+    return t < 0 ? t + modulus : t;
   };
   Wide waste = 0, twice_saved = 0;
   for (const std::int64_t k : counts_) waste += wasted(k);
-  const std::int64_t most = std::max(wasted(fewest_), wasted(most_));
+  const Wide most = std::max(wasted(fewest_), wasted(most_));
   for (const std::int64_t w : w_) {
-    const std::int64_t offset = (w % modulus - common + modulus) % modulus;
+    const Wide offset = (w - rest + modulus) % modulus;
     if (offset == 0) continue;
-    twice_saved += std::max<std::int64_t>(most, offset <= most ? 2 * offset : 0);
+    twice_saved += std::max<Wide>(most, offset <= most ? 2 * offset : 0);
   }
   return 2 * (Wide{target} * ranks() - total_) < 2 * waste - twice_saved;
 }

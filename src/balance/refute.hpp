@@ -19,7 +19,8 @@ class Refuter {
   /// `counts`: chunks of every rank, any two of which differ by one at most.
   Refuter(const PlanRecord& record, List counts);
 
-  /// Whether the argument `by` shows that no assignment has a peak of at most `target`; never by `search`.
+  /// Whether the argument `by` shows that no assignment has a peak of at most `target`; never by `search`, by `residue`
+  /// on the lattice that the plan names.
   [[nodiscard]] bool refuted_by(BoundBy by, std::int64_t target) const;
   /// Whether any of them does.
   [[nodiscard]] bool refuted(std::int64_t target) const;
@@ -43,12 +44,10 @@ class Refuter {
   [[nodiscard]] bool covering(std::int64_t target) const;
   [[nodiscard]] bool apart(std::int64_t target) const;
   [[nodiscard]] Wide company(std::int64_t q, std::int64_t ranks, std::int64_t count) const;
-  [[nodiscard]] bool residues(std::int64_t target) const;
-  [[nodiscard]] bool residue(std::int64_t target, std::int64_t modulus) const;
-  [[nodiscard]] bool residue(std::int64_t target, std::int64_t modulus, std::int64_t common) const;
-  [[nodiscard]] List moduli() const;
+  [[nodiscard]] bool residue(std::int64_t target) const;
 
   List w_, counts_, speeds_;  // loads, heaviest first
+  std::optional<ResidueLattice> lattice_;
   std::vector<Wide> before_;  // sums of the loads before a position
   std::int64_t total_ = 0, fewest_ = 0, most_ = 0, fastest_ = 1;
 };

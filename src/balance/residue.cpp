@@ -71,13 +71,16 @@ std::vector<Lattice> candidates(const Instance& in) {
 
 }  // namespace
 
-std::int64_t residue_bound(const Instance& in, std::int64_t bound) {
-  if (!in.speeds.empty() || in.chunks() < 4) return bound;
+Bound residue_bound(const Instance& in, const Bound& bound) {
+  Bound best = bound;
+  if (!in.speeds.empty() || in.chunks() < 4) return best;
   for (Lattice& lattice : candidates(in)) {
     if (!collect(in, lattice, static_cast<std::size_t>(2 * in.ranks()))) continue;
-    for (std::int64_t step = 0; step < lattice.modulus && !possible(in, lattice, bound); ++step) ++bound;
+    // Ends within `modulus` steps: each adds a unit of slack on every rank, and no rank wastes `modulus` units.
+    while (!possible(in, lattice, best.value))
+      best = {best.value + 1, BoundBy::residue, lattice.modulus, lattice.residue};
   }
-  return bound;
+  return best;
 }
 
 }  // namespace flashmask::balancing

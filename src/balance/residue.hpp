@@ -1,14 +1,12 @@
 // The residue bound: mask loads sit on a lattice, and a peak between two lattice points is out of reach.
 #pragma once
 
-#include <cstdint>
-
-#include "balance/instance.hpp"
+#include "balance/bounds.hpp"
 
 namespace flashmask::balancing {
 
-/// Smallest target >= `bound` that the residue argument does not refute (docs/balance.md). Equal speeds only; returns
-/// `bound` otherwise. O(chunks) for each of a handful of moduli.
-std::int64_t residue_bound(const Instance& instance, std::int64_t bound);
+/// `bound`, or a larger one where the residue argument refutes that (docs/balance.md), with the lattice that refutes
+/// the target below. Equal speeds only. O(chunks) for each of a handful of moduli.
+Bound residue_bound(const Instance& instance, const Bound& bound);
 
 }  // namespace flashmask::balancing

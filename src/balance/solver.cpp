@@ -102,7 +102,7 @@ void run_exact(const Instance& in, Budget budget, Solution& best) {
     const Verdict verdict = exact_cover(in, target, part, found);
     budget.take(given - std::max<std::int64_t>(0, part.left()));
     if (verdict == Verdict::infeasible) {
-      best.bound = {target + 1, BoundBy::search};
+      best.bound = {.value = target + 1, .by = BoundBy::search};
       stride = std::min(2 * stride, std::max<std::int64_t>(1, (open - target) / 2));
       continue;
     }

@@ -129,17 +129,24 @@ class Verifier {
   void argued(const Refuter& refuter) {
     const std::string_view by = to_string(r_.bound_by);
     out_.bound = r_.lower_bound == 0 ? BoundCheck::trivial : BoundCheck::recomputed;
+    if (r_.bound_by == BoundBy::residue && !r_.residue) {
+      out_.bound = BoundCheck::not_rechecked;
+      out_.not_rechecked = core::format(
+          "bound not rechecked: lower_bound = {} is by residue, but the file does not name the lattice (residue: "
+          "modulus, rest), as files before version 3 do not; plan again for one that does",
+          r_.lower_bound);
+      return;
+    }
     if (r_.lower_bound > 0 && !refuter.refuted_by(r_.bound_by, r_.lower_bound - 1)) {
       find("lower_bound = {} does not follow from the argument it names, {}", r_.lower_bound, by);
     }
-    // Which moduli the residue argument of the search looks at is its own affair; the others give one number.
-    if (r_.bound_by != BoundBy::residue && refuter.refuted_by(r_.bound_by, r_.lower_bound)) {
+    if (refuter.refuted_by(r_.bound_by, r_.lower_bound)) {
       find("lower_bound = {}, but the argument it names, {}, gives more", r_.lower_bound, by);
     }
   }
 
   /// The bound is the strongest there is, by the first argument of this order that gives it. Residue and search are no
-  /// part of that: which moduli and targets they look at is the affair of the planner.
+  /// part of that: which lattices and targets they look at is the affair of the planner.
   void others(const Refuter& refuter) {
     bool before = true;
     for (const BoundBy other :

@@ -14,7 +14,7 @@ enum class BoundCheck : std::uint8_t {
   trivial,        ///< it is 0, and loads are not negative
   recomputed,     ///< a target one below it was refuted again by one of the published arguments
   searched,       ///< a target one below it was refuted again by a complete search of the verifier's own
-  not_rechecked,  ///< it rests on a complete search that is too long to repeat here
+  not_rechecked,  ///< it rests on a complete search too long to repeat here, or on a lattice that is not named
 };
 std::string_view to_string(BoundCheck check);
 

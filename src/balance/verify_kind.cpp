@@ -183,8 +183,10 @@ List lpt_assignment(const PlanRecord& r) {
     return End{static_cast<std::int64_t>((Refuter::Wide{load} * fastest + speed - 1) / speed), -speed, rank};
   };
   std::set<End> equal;  // ranks with room by load; only without speeds, where one more chunk keeps the order
-  for (std::int64_t k = 0; k < r.ranks && r.speeds.empty(); ++k) {
-    if (room[static_cast<std::size_t>(k)] > 0) equal.insert(end_of(k, 0));
+  List open;            // ranks with room, only with speeds
+  for (std::int64_t k = 0; k < r.ranks; ++k) {
+    if (room[static_cast<std::size_t>(k)] == 0) continue;
+    r.speeds.empty() ? void(equal.insert(end_of(k, 0))) : open.push_back(k);
   }
   List dealt(r.assignment.size(), 0);
   for (const std::size_t c : order) {
@@ -193,14 +195,14 @@ List lpt_assignment(const PlanRecord& r) {
     if (r.speeds.empty()) {
       best = equal.extract(equal.begin()).value();
     } else {
-      for (std::int64_t k = 0; k < r.ranks; ++k) {
-        if (room[static_cast<std::size_t>(k)] > 0) best = std::min(best, end_of(k, w));
-      }
+      for (const std::int64_t k : open) best = std::min(best, end_of(k, w));
     }
     const std::int64_t rank = std::get<2>(best);
     dealt[c] = rank;
     loads[static_cast<std::size_t>(rank)] += w;
-    if (--room[static_cast<std::size_t>(rank)] > 0 && r.speeds.empty()) equal.insert(end_of(rank, 0));
+    const bool more = --room[static_cast<std::size_t>(rank)] > 0;
+    if (more && r.speeds.empty()) equal.insert(end_of(rank, 0));
+    if (!more && !r.speeds.empty()) open.erase(std::find(open.begin(), open.end(), rank));
   }
   return dealt;
 }

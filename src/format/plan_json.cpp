@@ -14,7 +14,7 @@ namespace {
 
 using core::fail;
 
-constexpr std::int64_t kVersion = 2;  // 1 had no tile_work
+constexpr std::int64_t kVersion = 3;  // 1 had no tile_work, 2 no residue
 constexpr std::int64_t kCalibrationVersion = 1;
 constexpr std::int64_t kMostCost = 1'000'000'000;  // of a tile, in thousandths
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -181,6 +181,30 @@ TileWork parse_tile_work(const Json& value, const std::string& path) {
   return work;
 }
 
+ResidueLattice parse_residue(const Json& value, const std::string& path) {
+  Fields fields(value, path);
+  const std::int64_t modulus = fields.integer("modulus", {2, kMost});
+  const std::int64_t rest = fields.integer("rest", {0, modulus - 1});
+  fields.finish();
+  return {modulus, rest};
+}
+
+/// What only later versions hold: read where `version` can have it, and required where it always did.
+void parse_grounds(Fields& fields, std::int64_t version, PlanRecord& r) {
+  if (version >= 2) {
+    if (const Json* work = fields.optional("tile_work"))
+      r.tile_work = parse_tile_work(*work, fields.path_of("tile_work"));
+  }
+  if (version >= 3) {
+    if (const Json* lattice = fields.optional("residue"))
+      r.residue = parse_residue(*lattice, fields.path_of("residue"));
+    if (r.bound_by == BoundBy::residue && !r.residue) {
+      fail(ErrorCode::io, "{}: missing; a bound by residue names its modulus and rest from version 3 on",
+           fields.path_of("residue"));
+    }
+  }
+}
+
 /// Members that follow from the rest: refused when they say something else.
 void check_derived(Fields& fields, const Plan& plan) {
   for (const auto& [key, expected] : {std::pair{"imbalance", plan.imbalance()}, std::pair{"gap", plan.gap()}}) {
@@ -203,7 +227,8 @@ void check_derived(Fields& fields, const Plan& plan) {
 Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us) {
   const PlanRecord& r = plan.record();
   Json value;
-  value.set("format", "flashmask.plan").set("version", kVersion);
+  const bool unnamed = r.bound_by == BoundBy::residue && !r.residue;  // read from a file of version 2
+  value.set("format", "flashmask.plan").set("version", unnamed ? 2 : kVersion);
   value.set("kind", to_string(r.kind)).set("unit", to_string(r.unit));
   value.set("columns", r.columns).set("chunk", r.chunk).set("ranks", r.ranks).set("nodes", r.nodes);
   value.set("peak", r.peak).set("lower_bound", r.lower_bound).set("bound_by", to_string(r.bound_by));
@@ -220,6 +245,11 @@ Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us) {
   value.set("traffic", std::move(traffic));
   value.set("chunk_loads", r.chunk_loads).set("speeds", r.speeds);
   if (r.tile_work) value.set("tile_work", tile_work_json(*r.tile_work));
+  if (r.residue) {
+    Json lattice;
+    lattice.set("modulus", r.residue->modulus).set("rest", r.residue->rest);
+    value.set("residue", std::move(lattice));
+  }
   Json::Array needs;
   for (const NeedSets& need : r.needs) needs.push_back(needs_json(need));
   value.set("needs", std::move(needs));
@@ -272,10 +302,7 @@ Plan parse_plan(std::string_view text, std::string_view source) {
   traffic.finish();
   r.chunk_loads = integers(fields, "chunk_loads", kMostChunks);
   r.speeds = integers(fields, "speeds", 1 << 16);
-  if (version >= 2) {
-    if (const Json* work = fields.optional("tile_work"))
-      r.tile_work = parse_tile_work(*work, fields.path_of("tile_work"));
-  }
+  parse_grounds(fields, version, r);
   std::int64_t words_left = kMostNeedWords;
   const std::int64_t chunks = static_cast<std::int64_t>(r.assignment.size());
   const Json& needs = fields.required("needs");

@@ -144,6 +144,21 @@ class Plan(unittest.TestCase):
         self.assertEqual(verdict["verdict"], "not_rechecked")
         self.assertIn("bound not rechecked", verdict["not_rechecked"])
 
+    def test_a_bound_by_residue_is_rechecked_where_the_file_names_the_lattice(self):
+        loads = [1000 * load for load in (1207, 507, 1807, 2107, 907, 1107, 1607, 507, 1307, 107, 2307, 2038, 1407, 1507, 107, 1907)]
+        self.flashmask("--loads", ",".join(map(str, loads)), "--ranks", "4", "--json", "plan.json")
+        with open(os.path.join(self.directory.name, "plan.json")) as file:
+            plan = json.load(file)
+        self.assertEqual((plan["version"], plan["bound_by"]), (3, "residue"))
+        self.assertIn("lower bound", self.flashmask("--verify", "plan.json"))
+        self.change("plan.json", residue={"modulus": 77, "rest": 7})
+        self.assertIn("WRONG  lower_bound", self.flashmask("--verify", "plan.json", code=1))
+        del plan["residue"], plan["digest"]
+        with open(os.path.join(self.directory.name, "plan.json"), "w") as file:
+            json.dump({**plan, "version": 2}, file)
+        said = self.flashmask("--verify", "plan.json", code=4)
+        self.assertIn("is by residue, but the file does not name the lattice", said)
+
     def test_verify_takes_nothing_that_it_would_ignore(self):
         self.flashmask(*MASK, "--json", "plan.json")
         for arguments in (["--loads", "1,2"], ["--ranks", "4"], ["--chunk", "64"], ["--kind", "lpt"], ["--unit", "cells"],

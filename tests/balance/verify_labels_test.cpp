@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 
 #include "balance/families.hpp"
 #include "balance/verify.hpp"
@@ -121,6 +122,69 @@ TEST(VerifyLabels, a_plan_by_lpt_called_hcc_ipo_is_said_to_claim_a_search) {
   const Verification v = verify(r, {}, {});
   ASSERT_TRUE(v.passed()) << v.findings.front();
   EXPECT_EQ(v.claims, std::vector<std::string>{"that a search with seed 0 ended no lower than lpt"});
+}
+
+/// Loads on a lattice but for two: a multiple of `scale` times (100 k, and two offsets), and `more`.
+PlanRecord by_residue(std::int64_t scale, std::int64_t more) {
+  Workload w;
+  w.ranks = 8;
+  w.loads = uniform_loads(64, 350, 5);
+  for (auto& load : w.loads) load = scale * 100 * load + more;
+  w.loads[3] += scale * 31;
+  w.loads[40] += scale * 57;
+  return balance(w).record();
+}
+
+TEST(VerifyLabels, a_bound_by_residue_names_its_lattice_in_the_units_of_the_loads) {
+  for (const std::int64_t scale : {1, 40, 1000, 1 << 30}) {
+    for (const std::int64_t more : {0, 7}) {
+      const PlanRecord r = by_residue(scale, more);
+      ASSERT_EQ(r.bound_by, BoundBy::residue) << scale;
+      ASSERT_TRUE(r.residue);
+      EXPECT_EQ(r.residue->modulus % (100 * scale), 0) << scale;
+      EXPECT_EQ(r.residue->rest, more) << scale;
+      const Verification v = verify(r, {}, {});
+      EXPECT_TRUE(v.passed()) << scale << ": " << v.findings.front();
+      EXPECT_EQ(v.bound, BoundCheck::recomputed) << scale;
+    }
+  }
+}
+
+TEST(VerifyLabels, a_bound_by_residue_is_no_smaller_than_its_lattice_gives_and_follows_from_no_other) {
+  const PlanRecord good = by_residue(1, 7);
+  const auto finding = [&](auto&& change) {
+    PlanRecord r = good;
+    change(r);
+    r.proven_optimal = r.peak == r.lower_bound;
+    const Verification v = verify(Plan(r).record(), {}, {});
+    return v.passed() ? v.not_rechecked : v.findings.front();
+  };
+  EXPECT_EQ(finding([](PlanRecord&) {}), "");
+  EXPECT_NE(finding([](PlanRecord& r) { r.residue->modulus *= 7; }).find("does not follow from"), std::string::npos);
+  EXPECT_NE(finding([](PlanRecord& r) { r.residue->rest += 1; }).find("does not follow from"), std::string::npos);
+  EXPECT_NE(finding([](PlanRecord& r) { r.lower_bound -= 1; }).find("residue, gives more"), std::string::npos);
+  EXPECT_NE(finding([](PlanRecord& r) { r.residue.reset(); }).find("does not name the lattice"), std::string::npos);
+}
+
+TEST(VerifyLabels, loads_with_many_common_divisors_take_no_longer_than_others) {
+  const std::int64_t primes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43};
+  std::int64_t all = 1;
+  for (const std::int64_t p : primes) all *= p;
+  std::vector<std::int64_t> loads{0};
+  for (const std::int64_t p : primes) {
+    for (const std::int64_t q : primes) loads.push_back(p < q ? all / (p * q) : p == q && p > 5 ? all / p : 0);
+  }
+  std::sort(loads.rbegin(), loads.rend());
+  for (const std::size_t chunks : {std::size_t{64}, std::size_t{4096}}) {
+    Workload w;
+    for (std::size_t c = 0; c < chunks; ++c) w.loads.push_back(loads[c % 104] / (chunks > 64 ? 64 : 1));
+    w.ranks = static_cast<std::int64_t>(chunks / 4);
+    const PlanRecord r = balance(w, {.proof_steps = 0}).record();
+    const std::clock_t start = std::clock();
+    const Verification v = verify(r, {}, {});
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 0.5) << chunks;  // 2.8 s by looking for them
+    EXPECT_TRUE(v.passed()) << v.findings.front();
+  }
 }
 
 TEST(VerifyLabels, the_smallest_loads_on_the_slowest_ranks_are_a_bound_of_their_own) {

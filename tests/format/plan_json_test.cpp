@@ -53,7 +53,7 @@ TEST(PlanJson, a_file_that_lies_is_refused_by_the_field) {
   const Plan plan = example(2);
   const std::string good = plan_json(plan).dump();
   const auto error = [](const std::string& text) { return error_of([&] { parse_plan(text, "p"); }); };
-  EXPECT_TRUE(contains(error(replaced(good, "\"version\": 2", "\"version\": 3")), "version"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"version\": 3", "\"version\": 4")), "version"));
   EXPECT_TRUE(contains(error(replaced(good, "\"kind\": \"hcc_ipo\"", "\"kind\": \"magic\"")), "kind: \"magic\""));
   EXPECT_TRUE(contains(error(replaced(good, "\"ranks\": 4", "\"ranks\": 3")), "loads"));
   EXPECT_TRUE(contains(error(replaced(good, "\"peak\": ", "\"peak\": 1")), "peak"));
@@ -78,7 +78,7 @@ TEST(PlanJson, how_tiles_were_counted_is_kept_and_older_files_know_nothing_of_it
   r.tile_work.reset();
   const std::string without = plan_json(Plan(r)).dump();
   EXPECT_EQ(without.find("tile_work"), std::string::npos);
-  EXPECT_EQ(parse_plan(replaced(without, "\"version\": 2", "\"version\": 1"), "p").record(), r);
+  EXPECT_EQ(parse_plan(replaced(without, "\"version\": 3", "\"version\": 1"), "p").record(), r);
   std::string good = plan_json(backward).dump(0);
   good.erase(good.rfind(",\"digest\""));
   good.push_back('}');
@@ -86,7 +86,7 @@ TEST(PlanJson, how_tiles_were_counted_is_kept_and_older_files_know_nothing_of_it
   const auto error = [&](std::string_view from, std::string_view to) {
     return error_of([&] { parse_plan(replaced(good, from, to), "p"); });
   };
-  EXPECT_TRUE(contains(error("\"version\":2", "\"version\":1"), "unknown key \"tile_work\""));
+  EXPECT_TRUE(contains(error("\"version\":3", "\"version\":1"), "unknown key \"tile_work\""));
   EXPECT_TRUE(contains(error("[64,96]", "[64,0]"), "tile_work: tile"));
   EXPECT_TRUE(contains(error("[64,96]", "[64]"), "tile_work: tile"));
   EXPECT_TRUE(contains(error("\"calls\":3", "\"calls\":0"), "tile_work: backward: calls"));
@@ -97,6 +97,33 @@ TEST(PlanJson, how_tiles_were_counted_is_kept_and_older_files_know_nothing_of_it
   EXPECT_TRUE(
       contains(error(",\"backward\":{\"calls\":3,\"partial\":7,\"unmasked\":1099511627776}", ""), "one positive"));
   EXPECT_TRUE(contains(error("\"unit\":\"tiles\"", "\"unit\":\"bare\""), "unit is bare"));
+}
+
+TEST(PlanJson, a_bound_by_residue_names_its_lattice_and_older_files_do_not) {
+  flashmask::Workload w;
+  w.ranks = 4;
+  w.loads = {1207, 507, 1807, 2107, 907, 1107, 1607, 507, 1307, 107, 2307, 2038, 1407, 1507, 107, 1907};
+  const Plan plan = balance(w);
+  ASSERT_EQ(plan.record().bound_by, BoundBy::residue);
+  ASSERT_EQ(plan.record().residue->rest, 7);
+  std::string good = plan_json(plan).dump(0);
+  EXPECT_EQ(parse_plan(good, "p"), plan);
+  good.erase(good.rfind(",\"digest\""));
+  good.push_back('}');
+  PlanRecord r = plan.record();
+  r.residue.reset();
+  const Plan unnamed(r);
+  EXPECT_NE(unnamed.digest(), plan.digest());
+  EXPECT_EQ(first_difference(plan, unnamed), "residue: the bounds rest on two lattices");
+  const std::string old = plan_json(unnamed).dump(0);
+  EXPECT_EQ(parse_plan(old, "p"), unnamed);
+  const auto error = [](const std::string& text) { return error_of([&] { parse_plan(text, "p"); }); };
+  EXPECT_TRUE(contains(error(replaced(old, "\"version\":2", "\"version\":3")), "residue: missing"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"version\":3", "\"version\":2")), "unknown key \"residue\""));
+  EXPECT_TRUE(contains(error(replaced(good, "\"bound_by\":\"residue\"", "\"bound_by\":\"average\"")),
+                       "residue: it is what a bound by residue rests on, but bound_by is average"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"modulus\":", "\"modulus\":1,\"a\":")), "residue: modulus"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"rest\":7", "\"rest\":700000")), "residue: rest"));
 }
 
 TEST(PlanJson, an_epsilon_is_kept_exactly_or_refused) {
@@ -120,7 +147,7 @@ TEST(PlanJson, every_error_names_the_file) {
   const std::string good = plan_json(example(2)).dump();
   for (const auto& [from, to] :
        {std::pair{"\"peak\": ", "\"peak\": 1"}, std::pair{"\"ranks\": 4", "\"ranks\": 3"},
-        std::pair{"\"version\": 2", "\"version\": 1e30"}, std::pair{"\"chunk_loads\": [", "\"chunk_loads\": [0.5, "}}) {
+        std::pair{"\"version\": 3", "\"version\": 1e30"}, std::pair{"\"chunk_loads\": [", "\"chunk_loads\": [0.5, "}}) {
     EXPECT_TRUE(contains(error_of([&] { parse_plan(replaced(good, from, to), "dir/p.json"); }), "dir/p.json: ")) << to;
   }
   EXPECT_TRUE(
