@@ -113,6 +113,27 @@ CLI::Validator one_of_kinds() {
   return CLI::IsMember({"hcc_ipo", "contiguous", "dual_chunk", "per_document_dual_chunk", "lpt"});
 }
 
+CLI::Option* add_pair(CLI::App& command, const std::string& name, std::optional<std::array<std::int64_t, 2>>& pair,
+                      const std::string& form, const std::string& description) {
+  constexpr int kMostValues = 1024;  // more than two are taken, to be refused in words of our own
+  const auto read = [name, form, &pair](const std::vector<std::string>& values) {
+    std::array<std::int64_t, 2> numbers{};
+    bool fits = values.size() == numbers.size();
+    for (std::size_t i = 0; fits && i < numbers.size(); ++i) {
+      const auto number = decimal(values[i]);
+      fits = number && *number >= 0;
+      numbers[i] = number.value_or(0);
+    }
+    const std::string given = CLI::detail::join(values, " ");
+    check(fits, "{}{}{}: expected two whole numbers from 0 on, {}, e.g. {} 4 3", name, given.empty() ? "" : " ", given,
+          form, name);
+    pair = numbers;
+  };
+  return command.add_option_function<std::vector<std::string>>(name, read, description)
+      ->expected(0, kMostValues)
+      ->type_name(form);
+}
+
 std::vector<std::string> entries(std::string_view option, std::string_view text) {
   std::vector<std::string> all;
   for (std::size_t begin = 0; begin <= text.size();) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +39,10 @@ CLI::Validator share_of_one();
 CLI::Validator whole_millionths();
 /// Check of an option: a kind of plan.
 CLI::Validator one_of_kinds();
+
+/// Adds an option of two whole numbers, both at least 0. `form` says what they are, e.g. "ROW COLUMN".
+CLI::Option* add_pair(CLI::App& command, const std::string& name, std::optional<std::array<std::int64_t, 2>>& pair,
+                      const std::string& form, const std::string& description);
 
 /// "a,b,c" as its entries; throws invalid_argument naming `option` and the position of an empty one.
 std::vector<std::string> entries(std::string_view option, std::string_view text);

@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <numeric>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "command.hpp"
 #include "core/check.hpp"
@@ -63,6 +67,44 @@ void check_subcommand(const CLI::App& parser, int argc, char** argv) {
               subcommands(parser));
 }
 
+/// Letters to insert, take out or change to make `b` of `a`.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// What nobody takes, in words: the first of it that looks like an option, and the option it resembles.
+std::string unexpected(const CLI::App& parser) {
+  const CLI::App* command = &parser;
+  std::string name = "flashmask";
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  const std::vector<std::string> extras = parser.remaining(true);
+  const auto dashed = [](const std::string& extra) { return extra.starts_with("-"); };
+  const auto first = std::find_if(extras.begin(), extras.end(), dashed);
+  if (first == extras.end()) return fmt::format("{}: {} has no use for it", CLI::detail::join(extras, " "), name);
+  const std::string option = first->substr(0, first->find('='));
+  std::string nearest;
+  std::size_t least = 3;  // letters apart, at most two
+  for (const CLI::Option* known : command->get_options()) {
+    const std::size_t apart = distance(option, known->get_name());
+    if (apart < least) least = apart, nearest = known->get_name();
+  }
+  return fmt::format("{}: {} has no such option{}", option, name,
+                     nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+}
+
 int run(int argc, char** argv) {
   check_values(argc, argv);
   int exit_code = 0;
@@ -77,7 +119,8 @@ int run(int argc, char** argv) {
       "  flashmask mask --workload pack:8192 --explain 4000 100\n"
       "  flashmask plan --workload histogram --rows 131072 --ranks 16 --nodes 2 --compare\n"
       "  flashmask bench --mask causal_document --rows 32768 --json -\n"
-      "Exit codes: 0 done and every check passed, 1 a check failed, 2 bad usage or input, 3 anything else.");
+      "Exit codes: 0 done and every check passed, 1 a check failed, 2 bad usage or input, 3 anything else, "
+      "4 nothing wrong was found, but not all could be checked again (plan --verify).");
   app::add_run(parser, exit_code);
   app::add_mask(parser, exit_code);
   app::add_bench(parser, exit_code);
@@ -86,6 +129,8 @@ int run(int argc, char** argv) {
   check_subcommand(parser, argc, argv);
   try {
     parser.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    return complain(unexpected(parser), app::kBadInput, "Run with --help for what is accepted.\n");
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return parser.exit(error);  // --help, --version
     return complain(error.what(), app::kBadInput, "Run with --help for what is accepted.\n");

@@ -26,7 +26,7 @@ using format::Json;
 struct Options {
   MaskRequest request;
   TileOptions tile;
-  std::vector<std::int64_t> explain;
+  std::optional<std::array<std::int64_t, 2>> explain, at;
   HeadPlace place;
   std::string svg, json, export_format, output = "-";
   bool list = false;
@@ -90,9 +90,11 @@ std::string owner(const format::Workload& workload, std::int64_t batch, std::int
 
 std::string explanation(const NamedMask& named, const TileMap& map, const Options& options) {
   const MaskShape& shape = named.mask.shape();
-  const std::int64_t row = options.explain[0], column = options.explain[1];
-  check(row >= 0 && row < shape.rows, "--explain: row {} is outside [0, {})", row, shape.rows);
-  check(column >= 0 && column < shape.columns, "--explain: column {} is outside [0, {})", column, shape.columns);
+  const auto [row, column] = *options.explain;
+  check(row < shape.rows, "--explain {} {}: row {} is outside [0, {}), the rows of the mask", row, column, row,
+        shape.rows);
+  check(column < shape.columns, "--explain {} {}: column {} is outside [0, {}), the columns of the mask", row, column,
+        column, shape.columns);
   std::string out = explain_cell(named.mask, options.place, row, column);
   const std::int64_t token = row + shape.columns - shape.rows;
   if (named.workload && token >= 0) {
@@ -181,7 +183,7 @@ void execute(const CLI::App& command, const Options& options) {
   if (!options.svg.empty()) format::write_file(options.svg, svg_picture(named.mask, map, options.place, named.name));
   if (!options.json.empty()) write_json(options.json, statistics(named, map));
   if (!taken_output(options).empty()) return;
-  if (!options.explain.empty()) {
+  if (options.explain) {
     fmt::print("{}", explanation(named, map, options));
     return;
   }
@@ -206,12 +208,10 @@ void add_mask(CLI::App& parent, int& exit_code) {
   add_tile_options(*command, options->tile);
   const std::string group = "What to do with it";
   command->add_flag("--list", options->list, "List the builders and generators and stop")->group(group);
-  command->add_option("--explain", options->explain, "Why a cell is hidden or visible: ROW COLUMN")
-      ->expected(2)
+  add_pair(*command, "--explain", options->explain, "ROW COLUMN", "Why a cell is hidden or visible: ROW COLUMN")
       ->group(group);
-  auto place = std::make_shared<std::array<std::int64_t, 2>>();
-  command->add_option("--at", *place, "Batch row and mask head for pictures and --explain (default 0 0)")
-      ->check(whole_number(0, std::numeric_limits<std::int64_t>::max()))
+  add_pair(*command, "--at", options->at, "BATCH_ROW MASK_HEAD",
+           "Batch row and mask head for pictures and --explain (default 0 0)")
       ->group(group);
   command->add_option("--svg", options->svg, "Write a picture of the tiles to this file; - is standard output")
       ->group(group);
@@ -226,8 +226,8 @@ void add_mask(CLI::App& parent, int& exit_code) {
       ->expected(0, 1)
       ->default_str("-")
       ->group(group);
-  command->callback([options, place, command, &exit_code] {
-    options->place = {(*place)[0], (*place)[1]};
+  command->callback([options, command, &exit_code] {
+    if (options->at) options->place = {(*options->at)[0], (*options->at)[1]};
     execute(*command, *options);
     exit_code = 0;
   });

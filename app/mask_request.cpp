@@ -120,8 +120,10 @@ NamedMask build_import(const MaskRequest& request) {
 NamedMask build_workload(const MaskRequest& request, const std::string& source) {
   // The tokens of a workload are the columns; rows are the last of them.
   const std::optional<std::int64_t> asked = request.columns ? request.columns : request.rows;
-  check(!asked || *asked > 0, "{} 0 with workload {}: expected at least 1 token; leave it out for the workload's own",
-        request.columns ? "--columns" : "--rows", source);
+  check(!asked || *asked > 0, "{} 0 with workload {}{}: expected 1 to {} tokens; leave it out for the workload's own",
+        request.columns ? "--columns" : "--rows", source,
+        request.workload.empty() ? ", the default where neither --mask nor --workload is given" : "",
+        format::kMaxTokens);
   const std::int64_t tokens = asked.value_or(0);
   format::Workload workload =
       format::load_workload(source, {.rows = tokens, .batch = request.batch, .seed = request.seed});

@@ -40,7 +40,20 @@ class BadInput(unittest.TestCase):
         (["run", "--mask", "window", "--left", "-3"], "--left -3: expected \"unbounded\""),
         (["run", "--mask", "causal", "--rows", "64", "--json", "/nonexistent/x.json", *SMALL], "/nonexistent/x.json: cannot open"),
         (["mask"], "name a mask"),
-        (["mask", "--mask", "causal", "--rows", "10", "--explain", "10", "0"], "row 10 is outside [0, 10)"),
+        (["mask", "--mask", "causal", "--rows", "10", "--explain", "10", "0"], "--explain 10 0: row 10 is outside [0, 10), the rows of the mask"),
+        (["mask", "--mask", "causal", "--rows", "64", "--explain", "40"], "--explain 40: expected two whole numbers from 0 on, ROW COLUMN"),
+        (["mask", "--mask", "causal", "--rows", "64", "--explain", "40", "x"], "--explain 40 x: expected two whole numbers"),
+        (["mask", "--mask", "causal", "--rows", "64", "--explain", "4", "5", "6"], "--explain 4 5 6: expected two whole numbers"),
+        (["mask", "--mask", "causal", "--rows", "64", "--explain", "-1", "0"], "--explain -1 0: expected two whole numbers"),
+        (["mask", "--mask", "causal", "--rows", "64", "--explain", "0", "64"], "--explain 0 64: column 64 is outside [0, 64)"),
+        (["mask", "--mask", "causal", "--rows", "64", "--explain"], "--explain: expected two whole numbers"),
+        (["mask", "--mask", "causal", "--rows", "64", "--at", "0"], "--at 0: expected two whole numbers from 0 on, BATCH_ROW MASK_HEAD"),
+        (["run", "--rank", "2"], "--rank: flashmask run has no such option; did you mean --ranks?"),
+        (["plan", "--loads", "1,2", "--rank=2"], "--rank: flashmask plan has no such option; did you mean --ranks?"),
+        (["bench", "balance", "--tabel", "ablation"], "--tabel: flashmask bench balance has no such option; did you mean --table?"),
+        (["plan", "--frobnicate", "3"], "--frobnicate: flashmask plan has no such option"),
+        (["plan", "3", "4"], "3 4: flashmask plan has no use for it"),
+        (["run", "--rows", "0"], "--rows 0 with workload histogram, the default where neither --mask nor --workload is given: expected 1 to"),
         (["mask", "--mask", "causal", "--rows", "10", "--at", "0", "1"], "mask head 1 is outside [0, 1)"),
         (["mask", "--mask", "random_eviction", "--rows", "40", "--export", "cu_seqlens"], "column"),
         (["mask", "--mask", "full", "--rows", "100000", "--export", "dense"], "--export dense"),
@@ -201,6 +214,8 @@ class BadInput(unittest.TestCase):
             self.assertEqual((code, error), (0, ""), arguments)
             self.assertTrue(out)
         self.assertIn("Examples:", flashmask("run", "--help")[1])
+        for code in ("0 done", "1 a check failed", "2 bad usage", "3 anything else", "4 nothing wrong was found"):
+            self.assertIn(code, flashmask("--help")[1])
 
 
 if __name__ == "__main__":
