@@ -1,12 +1,15 @@
 #include "plan_request.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <limits>
 
+#include "balance/instance.hpp"
 #include "core/check.hpp"
+#include "format/fields.hpp"
 #include "format/json.hpp"
 #include "format/plan_json.hpp"
 #include "given.hpp"
@@ -162,7 +165,8 @@ PlanMasks plan_masks(const PlanRequest& request) {
   for (const std::string& layer : entries("--layers", request.layers)) {
     const std::size_t colon = layer.rfind(':');
     const auto count = colon == std::string::npos ? std::optional<std::int64_t>(1) : integer(layer.substr(colon + 1));
-    check(count && *count >= 1 && *count <= 1'000'000, "--layers {}: the count must be in [1, 1000000]", layer);
+    check(count && *count >= 1 && *count <= kMostLayers, "--layers {}: the count must be in [1, {}]", layer,
+          kMostLayers);
     one.served.push_back(layer.substr(0, colon));
     out.weights.push_back(*count);
   }
@@ -199,26 +203,53 @@ namespace {
 
 /// The loads of --loads: not negative, with a sum the planner takes.
 std::vector<std::int64_t> bare_loads(const std::string& text) {
-  constexpr std::int64_t kMostLoad = std::int64_t{1} << 62;
   std::vector<std::int64_t> loads = whole_numbers("--loads", text);
   std::int64_t sum = 0;
   for (std::size_t c = 0; c < loads.size(); ++c) {
-    check(loads[c] >= 0, "--loads: entry {}, {}, is negative", c + 1, loads[c]);
-    check(loads[c] <= kMostLoad - sum, "--loads: at entry {} they sum to more than 2^62; use a coarser unit", c + 1);
+    check(loads[c] >= 0, "--loads: entry {}, {}, is negative; loads are from 0 on", c + 1, loads[c]);
+    check(
+        loads[c] <= kMostLoad - sum,
+        "--loads: entry {}, {}, is too much: all loads together may be 2^62 = {}, and those before it sum to {}; use a "
+        "coarser unit",
+        c + 1, loads[c], kMostLoad, sum);
     sum += loads[c];
   }
   return loads;
 }
 
+/// What made the loads of masks large, as it was given.
+std::string load_option(const PlanRequest& request) {
+  if (!request.costs.empty()) return "--costs " + request.costs;
+  if (!request.calibration.empty()) return "--calibration " + request.calibration;
+  return request.layers.empty() ? "--unit " + request.unit : "--layers " + request.layers;
+}
+
+/// Refuses loads whose sum the planner does not take, by the options at fault; its own words are of fields.
+void check_sum(const Workload& workload, const PlanRequest& request) {
+  std::int64_t sum = 0;
+  for (std::size_t c = 0; c < workload.loads.size(); ++c) {
+    check(workload.loads[c] <= kMostLoad - sum,
+          "{}: the loads of the chunks sum to more than 2^62 = {} at chunk {}; use smaller costs or fewer layers",
+          load_option(request), kMostLoad, c);
+    sum += workload.loads[c];
+  }
+  if (balancing::sum_fits(sum, workload.speeds)) return;
+  const auto [slowest, fastest] = std::minmax_element(workload.speeds.begin(), workload.speeds.end());
+  core::fail(ErrorCode::invalid_argument,
+             "--speeds {}: the loads ({}) sum to {}, and that times fastest / slowest = {} / {} exceeds 2^62 = {}; use "
+             "a coarser unit of load, or speeds closer together",
+             request.speeds, request.loads ? std::string("--loads") : load_option(request), sum, *fastest, *slowest,
+             kMostLoad);
+}
+
 /// The speeds of --speeds, one a rank.
 std::vector<std::int64_t> rank_speeds(const PlanRequest& request) {
-  constexpr std::int64_t kFastest = 1'000'000;
   std::vector<std::int64_t> speeds = whole_numbers("--speeds", request.speeds);
   check(static_cast<std::int64_t>(speeds.size()) == request.ranks, "--speeds: {} entries for --ranks {}; give one each",
         speeds.size(), request.ranks);
   for (std::size_t r = 0; r < speeds.size(); ++r) {
-    check(speeds[r] >= 1 && speeds[r] <= kFastest, "--speeds: entry {}, {}, is not from 1 to {}", r + 1, speeds[r],
-          kFastest);
+    check(speeds[r] >= 1 && speeds[r] <= kMostSpeed, "--speeds: entry {}, {}, is not from 1 to {}", r + 1, speeds[r],
+          kMostSpeed);
   }
   return speeds;
 }
@@ -239,10 +270,11 @@ Workload plan_workload(const PlanRequest& request, const PlanMasks& masks) {
     check(shape.rows == shape.columns, "the mask has {} rows and {} columns: a plan needs as many of both", shape.rows,
           shape.columns);
     check_chunks(shape.columns, options.chunk, shape.batch);
-    workload = make_workload(masks.weighted(), options);
+    workload = format::naming(load_option(request), [&] { return make_workload(masks.weighted(), options); });
     workload.documents = common_documents(masks.masks.front());
   }
   if (given(*request.mask.command, "--speeds")) workload.speeds = rank_speeds(request);
+  check_sum(workload, request);
   check(plan_kind(request.kind) != PlanKind::per_document_dual_chunk || !workload.documents.empty(),
         "--kind {}: it needs the lengths of the documents, the same in every batch row: name them with --workload, or "
         "take dual_chunk",

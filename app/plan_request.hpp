@@ -16,7 +16,6 @@ class App;
 
 namespace flashmask::app {
 
-inline constexpr std::int64_t kMostRanks = 1 << 16;
 inline constexpr std::int64_t kLongestChunk = 1 << 30;
 
 struct PlanRequest {

@@ -18,6 +18,14 @@
 
 namespace flashmask {
 
+/// What a workload and a plan may hold; beyond it they are refused by the field's name.
+inline constexpr std::int64_t kMostLoad = std::int64_t{1} << 62;  ///< all loads, times fastest / slowest speed
+inline constexpr std::int64_t kMostSpeed = 1'000'000;             ///< relative speeds are from 1 on
+inline constexpr std::int64_t kMostLayers = 1'000'000;            ///< weight of one mask, from 1 on
+inline constexpr std::int64_t kMostRanks = 1 << 16;
+inline constexpr std::int64_t kMostChunks = 1 << 22;
+inline constexpr std::int64_t kMostEpsilonMillionths = 1'000'000;
+
 /// How chunks are dealt to ranks. Only hcc_ipo minimises anything; the others are layouts people already use.
 enum class PlanKind : std::uint8_t {
   hcc_ipo,                  ///< smallest peak, then least traffic between nodes within epsilon
@@ -98,14 +106,14 @@ struct ResidueLattice {
 
 /// What is to be shared out. `loads` alone is enough; everything else has a meaning only when given.
 struct Workload {
-  std::vector<std::int64_t> loads;  ///< one per chunk, >= 0, sum at most 2^62
+  std::vector<std::int64_t> loads;  ///< one per chunk, >= 0, sum at most kMostLoad
   WorkUnit unit = WorkUnit::bare;
   std::int64_t ranks = 1;
   std::int64_t nodes = 1;    ///< rank r lives on node r * nodes / ranks
   std::int64_t columns = 0;  ///< tokens; 0: one per chunk
   std::int64_t chunk = 1;    ///< tokens per chunk, the last chunk may be shorter
-  /// Relative speed of each rank, 1..10^6, empty for equal ones. The peak is then the largest ceil(load * fastest /
-  /// own), and the chunks % ranks fastest ranks (of equal ones those with lower numbers) are the ones with one chunk
+  /// Relative speed of each rank, 1..kMostSpeed, empty for equal ones. The peak is then the largest ceil(load * fastest
+  /// / own), and the chunks % ranks fastest ranks (of equal ones those with lower numbers) are the ones with one chunk
   /// more.
   std::vector<std::int64_t> speeds;
   std::vector<NeedSets> needs;          ///< one per mask; empty: traffic is not known and nodes do not matter

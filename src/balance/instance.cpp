@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/check.hpp"
+
 namespace flashmask::balancing {
 namespace {
 
@@ -25,6 +27,20 @@ void normalise(Instance& in) {
 }
 
 }  // namespace
+
+bool sum_fits(std::int64_t total, std::span<const std::int64_t> speeds) {
+  if (speeds.empty()) return true;  // loads are summed one by one, each checked against what is left
+  const auto [slowest, fastest] = std::minmax_element(speeds.begin(), speeds.end());
+  return Int128{total} * *fastest / *slowest <= kMostLoad;
+}
+
+void check_sum(std::string_view loads, std::int64_t total, std::span<const std::int64_t> speeds) {
+  if (sum_fits(total, speeds)) return;
+  const auto [slowest, fastest] = std::minmax_element(speeds.begin(), speeds.end());
+  core::fail(ErrorCode::invalid_argument,
+             "{} sum to {}: times fastest / slowest = {} / {} of speeds exceeds 2^62; use a coarser unit", loads, total,
+             *fastest, *slowest);
+}
 
 std::vector<std::int32_t> rank_at_place(std::int64_t ranks, std::span<const std::int64_t> speeds) {
   std::vector<std::int32_t> order(static_cast<std::size_t>(ranks));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "flashmask/balance.hpp"
@@ -22,6 +23,12 @@ constexpr std::uint64_t mix(std::uint64_t z) {
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
   return z ^ (z >> 31);
 }
+
+/// Whether loads that sum to `total`, at most kMostLoad, may be planned on ranks of these speeds: the slowest one would
+/// take at most kMostLoad for everything, so every time fits.
+bool sum_fits(std::int64_t total, std::span<const std::int64_t> speeds);
+/// Throws invalid_argument unless it does; `loads` is what the caller calls the loads.
+void check_sum(std::string_view loads, std::int64_t total, std::span<const std::int64_t> speeds);
 
 /// Throws invalid_argument naming the field unless `work` could have counted loads in `unit`.
 void check_tile_work(WorkUnit unit, const std::optional<TileWork>& work);

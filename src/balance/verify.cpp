@@ -18,7 +18,6 @@ using Wide = Refuter::Wide;
 using List = Refuter::List;
 using WideList = std::vector<Wide>;
 
-constexpr Wide kMostLoad = Wide{1} << 62;
 constexpr std::int64_t kSearchSteps = 20'000'000;  // a second, more or less
 
 class Verifier {

@@ -11,13 +11,11 @@ namespace {
 
 using core::check;
 
-constexpr std::int64_t kMostLoad = std::int64_t{1} << 62;
-
 /// loads += weight * more, refused where it leaves int64.
 void accumulate(std::vector<std::int64_t>& loads, const std::vector<std::int64_t>& more, std::int64_t weight) {
   for (std::size_t c = 0; c < loads.size(); ++c) {
     const balancing::Int128 sum = loads[c] + balancing::Int128{weight} * more[c];
-    check(sum <= kMostLoad, "the load of chunk {} exceeds 2^62; use smaller weights or unit = tiles", c);
+    check(sum <= kMostLoad, "the load of chunk {} exceeds 2^62; use smaller weights or costs, or smaller chunks", c);
     loads[c] = static_cast<std::int64_t>(sum);
   }
 }
@@ -66,8 +64,8 @@ Workload make_workload(std::span<const WeightedMask> masks, const WorkloadOption
   out.chunk = options.chunk;
   for (std::size_t m = 0; m < masks.size(); ++m) {
     check(masks[m].mask != nullptr, "masks[{}] is null", m);
-    check(masks[m].weight >= 1 && masks[m].weight <= 1'000'000, "masks[{}].weight = {}: must be in [1, 1000000]", m,
-          masks[m].weight);
+    check(masks[m].weight >= 1 && masks[m].weight <= kMostLayers, "masks[{}].weight = {}: must be in [1, {}]", m,
+          masks[m].weight, kMostLayers);
     const MaskShape& shape = masks[m].mask->shape();
     check(shape.rows == shape.columns, "masks[{}] has {} rows and {} columns: plans need a square mask", m, shape.rows,
           shape.columns);
@@ -110,9 +108,9 @@ void balancing::check_tile_work(WorkUnit unit, const std::optional<TileWork>& wo
 }
 
 void validate(const Workload& w) {
-  check(w.ranks >= 1 && w.ranks <= (1 << 16), "ranks = {}: must be in [1, 65536]", w.ranks);
+  check(w.ranks >= 1 && w.ranks <= kMostRanks, "ranks = {}: must be in [1, {}]", w.ranks, kMostRanks);
   check(w.nodes >= 1 && w.nodes <= w.ranks, "nodes = {}: must be in [1, ranks = {}]", w.nodes, w.ranks);
-  check(w.chunks() <= (1 << 22), "{} chunks: at most 4194304; take a larger chunk", w.chunks());
+  check(w.chunks() <= kMostChunks, "{} chunks: at most {}; take a larger chunk", w.chunks(), kMostChunks);
   check(w.chunk >= 1 && w.chunk <= (1 << 30), "chunk = {}: must be in [1, 2^30] tokens", w.chunk);
   check(w.columns >= 0 && (w.columns == 0 || w.columns / w.chunk + (w.columns % w.chunk != 0) == w.chunks()),
         "columns = {} in chunks of {} do not make the {} chunks that have loads", w.columns, w.chunk, w.chunks());
@@ -125,26 +123,24 @@ void validate(const Workload& w) {
   check(w.speeds.empty() || w.speeds.size() == static_cast<std::size_t>(w.ranks),
         "speeds has {} entries for {} ranks; give one each or none", w.speeds.size(), w.ranks);
   for (std::size_t r = 0; r < w.speeds.size(); ++r) {
-    check(w.speeds[r] >= 1 && w.speeds[r] <= 1'000'000, "speeds[{}] = {}: must be in [1, 1000000]", r, w.speeds[r]);
+    check(w.speeds[r] >= 1 && w.speeds[r] <= kMostSpeed, "speeds[{}] = {}: must be in [1, {}]", r, w.speeds[r],
+          kMostSpeed);
   }
-  if (!w.speeds.empty()) {
-    const auto [slow, fast] = std::minmax_element(w.speeds.begin(), w.speeds.end());
-    check(balancing::Int128{total} * *fast / *slow <= kMostLoad,
-          "loads sum to {}: times fastest / slowest = {} / {} exceeds 2^62; use a coarser unit", total, *fast, *slow);
-  }
+  balancing::check_sum("loads", total, w.speeds);
   balancing::check_tile_work(w.unit, w.tile_work);
   for (std::size_t m = 0; m < w.needs.size(); ++m) {
     const NeedSets& n = w.needs[m];
     check(n.chunks == w.chunks() && n.words == (n.chunks + 63) / 64 && n.batch >= 0 &&
               n.bits.size() == static_cast<std::size_t>(n.batch * n.chunks * n.words),
           "needs[{}] speaks of {} chunks, the loads of {}", m, n.chunks, w.chunks());
-    check(n.weight >= 1 && n.weight <= 1'000'000, "needs[{}].weight = {}: must be in [1, 1000000]", m, n.weight);
+    check(n.weight >= 1 && n.weight <= kMostLayers, "needs[{}].weight = {}: must be in [1, {}]", m, n.weight,
+          kMostLayers);
   }
 }
 
 void validate(const BalanceOptions& o) {
-  check(o.epsilon_millionths >= 0 && o.epsilon_millionths <= 1'000'000,
-        "epsilon_millionths = {}: must be in [0, 1000000]", o.epsilon_millionths);
+  check(o.epsilon_millionths >= 0 && o.epsilon_millionths <= kMostEpsilonMillionths,
+        "epsilon_millionths = {}: must be in [0, {}]", o.epsilon_millionths, kMostEpsilonMillionths);
   check(o.steps >= 0, "steps = {}: must be >= 0 (0 takes the default)", o.steps);
   check(o.proof_steps >= 0, "proof_steps = {}: must be >= 0 (0 proves nothing by search)", o.proof_steps);
   check(!o.time_budget || o.time_budget->count() > 0, "time_budget = {} ns: must be positive",

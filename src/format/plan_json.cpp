@@ -18,7 +18,6 @@ constexpr std::int64_t kVersion = 3;  // 1 had no tile_work, 2 no residue
 constexpr std::int64_t kCalibrationVersion = 1;
 constexpr std::int64_t kMostCost = 1'000'000'000;  // of a tile, in thousandths
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kMostChunks = 1 << 22;
 constexpr std::int64_t kMostNeedWords = std::int64_t{1} << 24;  // 128 MiB of need sets over all masks of a file
 
 /// One row of a need set as [begin, end, begin, end, ...].
@@ -111,7 +110,7 @@ void parse_row(const Json& value, const std::string& path, NeedSets& need, std::
 
 NeedSets parse_needs(const Json& value, const std::string& path, std::int64_t chunks, std::int64_t& words_left) {
   Fields fields(value, path);
-  const std::int64_t weight = fields.integer("weight", {1, 1'000'000});
+  const std::int64_t weight = fields.integer("weight", {1, kMostLayers});
   const Json& rows = fields.required("rows");
   fields.finish();
   if (rows.array() == nullptr) {
@@ -268,7 +267,7 @@ Plan parse_plan(std::string_view text, std::string_view source) {
   r.unit = named(fields, "unit", std::array{WorkUnit::bare, WorkUnit::cells, WorkUnit::tiles});
   r.columns = fields.integer("columns", {0, std::int64_t{1} << 40});
   r.chunk = fields.integer("chunk", {1, std::int64_t{1} << 30});
-  r.ranks = fields.integer("ranks", {1, 1 << 16});
+  r.ranks = fields.integer("ranks", {1, kMostRanks});
   r.nodes = fields.integer("nodes", {1, r.ranks});
   r.peak = fields.integer("peak", {0, kMost});
   r.lower_bound = fields.integer("lower_bound", {0, kMost});
@@ -293,15 +292,15 @@ Plan parse_plan(std::string_view text, std::string_view source) {
   r.seed = hexadecimal(fields.string("seed"), fields.path_of("seed"));
   fields.optional_integer("time_us", {0, kMost});
   r.assignment = integers(fields, "assignment", kMostChunks);
-  r.loads = integers(fields, "loads", 1 << 16);
-  r.inbound = integers(fields, "inbound_chunks", 1 << 16);
-  r.outbound = integers(fields, "outbound_chunks", 1 << 16);
+  r.loads = integers(fields, "loads", kMostRanks);
+  r.inbound = integers(fields, "inbound_chunks", kMostRanks);
+  r.outbound = integers(fields, "outbound_chunks", kMostRanks);
   Fields traffic(fields.required("traffic"), fields.path_of("traffic"));
   r.traffic = {traffic.integer("inter_chunks", {0, kMost}), traffic.integer("intra_chunks", {0, kMost}),
                traffic.integer("inter_rows", {0, kMost}), traffic.integer("intra_rows", {0, kMost})};
   traffic.finish();
   r.chunk_loads = integers(fields, "chunk_loads", kMostChunks);
-  r.speeds = integers(fields, "speeds", 1 << 16);
+  r.speeds = integers(fields, "speeds", kMostRanks);
   parse_grounds(fields, version, r);
   std::int64_t words_left = kMostNeedWords;
   const std::int64_t chunks = static_cast<std::int64_t>(r.assignment.size());
