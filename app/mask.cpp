@@ -208,8 +208,7 @@ void add_mask(CLI::App& parent, int& exit_code) {
   add_tile_options(*command, options->tile);
   const std::string group = "What to do with it";
   command->add_flag("--list", options->list, "List the builders and generators and stop")->group(group);
-  add_pair(*command, "--explain", options->explain, "ROW COLUMN", "Why a cell is hidden or visible: ROW COLUMN")
-      ->group(group);
+  add_pair(*command, "--explain", options->explain, "ROW COLUMN", "Why a cell is hidden or visible")->group(group);
   add_pair(*command, "--at", options->at, "BATCH_ROW MASK_HEAD",
            "Batch row and mask head for pictures and --explain (default 0 0)")
       ->group(group);
