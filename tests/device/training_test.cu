@@ -2,6 +2,7 @@
 // loss curve of the same model with dense float32 attention as closely as dense attention in bf16 does.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -14,7 +15,9 @@ namespace {
 
 constexpr std::int64_t rows = 320, batch = 2, heads = 2, head_dim = 64, width = heads * head_dim, tokens = 48;
 constexpr std::int64_t positions = batch * rows;
-constexpr int layers = 2, steps = 60;
+constexpr int layers = 2, usual_steps = 60;
+/// Fewer under a sanitizer, which looks at the kernels and not at the curve.
+const int steps = std::min(usual_steps, count_from_environment("FLASHMASK_DEVICE_REPEATS", usual_steps));
 /// Twice this rate and the run becomes chaotic after 45 steps: any rounding, also of the float32 start, then moves the
 /// loss by half. At this rate bf16 moves it by 2e-4 at most (simulated in float64), so a wrong gradient cannot hide.
 constexpr float rate = 1e-3F;
@@ -255,7 +258,9 @@ void follow(const char* name, const std::vector<std::int64_t>& lengths) {
   }
   std::printf("%-20s loss %.4f -> %.4f (kernel %.4f), relative distance %.1e, dense bf16 %.1e\n", name, exact.front(),
               exact.back(), kernel.back(), kernel_off, dense_off);
-  EXPECT_LT(exact.back(), 0.6 * exact.front()) << name << ": the model does not learn, so its curve shows nothing";
+  if (steps == usual_steps) {
+    EXPECT_LT(exact.back(), 0.6 * exact.front()) << name << ": the model does not learn, so its curve shows nothing";
+  }
   EXPECT_LE(kernel_off, 2 * dense_off + 0.001) << name;
 }
 
