@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "balance/refute.hpp"
@@ -125,8 +126,27 @@ std::string method_finding(const PlanRecord& r) {
                       to_string(r.method), takes, n, r.ranks, r.nodes, alike ? "" : " with speeds");
 }
 
+/// Loads in tiles are whole numbers of partial and of unmasked tiles at their costs.
+std::string tiles_finding(const PlanRecord& r) {
+  const TileWork& t = *r.tile_work;
+  const auto cost = [&](std::int64_t forward, std::int64_t backward) {
+    return Refuter::Wide{t.forward_weight} * forward + Refuter::Wide{t.backward_weight} * backward;
+  };
+  const Refuter::Wide partial = cost(t.costs.forward.partial, t.costs.backward.partial);
+  Refuter::Wide common = cost(t.costs.forward.unmasked, t.costs.backward.unmasked);
+  for (Refuter::Wide rest = partial; rest != 0;) rest = std::exchange(common, rest) % rest;
+  for (std::size_t c = 0; c < r.chunk_loads.size(); ++c) {
+    if (common == 0 ? r.chunk_loads[c] == 0 : r.chunk_loads[c] % common == 0) continue;
+    return core::format(
+        "unit is tiles, but chunk {} carries {}, which no number of tiles at the costs of tile_work gives", c,
+        r.chunk_loads[c]);
+  }
+  return {};
+}
+
 /// Visible cells and need sets of a chunk come from the same cells: every chunk that is needed gives at least one.
 std::string unit_finding(const PlanRecord& r) {
+  if (r.tile_work) return tiles_finding(r);
   if (r.unit != WorkUnit::cells || r.needs.empty()) return {};
   for (std::size_t c = 0; c < r.chunk_loads.size(); ++c) {
     std::int64_t needed = 0;

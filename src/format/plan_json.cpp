@@ -12,6 +12,7 @@
 namespace flashmask::format {
 namespace {
 
+using core::check;
 using core::fail;
 
 constexpr std::int64_t kVersion = 3;  // 1 had no tile_work, 2 no residue
@@ -188,6 +189,26 @@ ResidueLattice parse_residue(const Json& value, const std::string& path) {
   return {modulus, rest};
 }
 
+/// Unit, need sets and the count of tiles come together: loads of masks have the need sets of these masks, bare numbers
+/// have neither, and tiles say how they were counted (from version 2 on).
+void check_unit(const PlanRecord& r, std::int64_t version) {
+  check(r.unit != WorkUnit::bare || r.needs.empty(),
+        "needs: sets of {} masks, but unit is bare; loads of masks are cells or tiles, and bare numbers have no needs",
+        r.needs.size());
+  check(r.unit == WorkUnit::bare || !r.needs.empty(),
+        "needs: none, but unit is {}; such loads are of masks and come with their need sets, only bare numbers do not",
+        to_string(r.unit));
+  check(r.unit != WorkUnit::tiles || r.tile_work || version < 2,
+        "tile_work: missing; unit is tiles, and from version 2 on such a plan says how they were counted");
+}
+
+/// The latest version that holds all of `r`: plans from older files lack what these did not have.
+std::int64_t version_of(const PlanRecord& r) {
+  if (r.residue) return kVersion;
+  if (r.unit == WorkUnit::tiles && !r.tile_work) return 1;
+  return r.bound_by == BoundBy::residue ? 2 : kVersion;
+}
+
 /// What only later versions hold: read where `version` can have it, and required where it always did.
 void parse_grounds(Fields& fields, std::int64_t version, PlanRecord& r) {
   if (version >= 2) {
@@ -226,8 +247,8 @@ void check_derived(Fields& fields, const Plan& plan) {
 Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us) {
   const PlanRecord& r = plan.record();
   Json value;
-  const bool unnamed = r.bound_by == BoundBy::residue && !r.residue;  // read from a file of version 2
-  value.set("format", "flashmask.plan").set("version", unnamed ? 2 : kVersion);
+  check_unit(r, version_of(r));
+  value.set("format", "flashmask.plan").set("version", version_of(r));
   value.set("kind", to_string(r.kind)).set("unit", to_string(r.unit));
   value.set("columns", r.columns).set("chunk", r.chunk).set("ranks", r.ranks).set("nodes", r.nodes);
   value.set("peak", r.peak).set("lower_bound", r.lower_bound).set("bound_by", to_string(r.bound_by));
@@ -310,7 +331,10 @@ Plan parse_plan(std::string_view text, std::string_view source) {
       r.needs.push_back(parse_needs(need, path, chunks, words_left));
     });
   }
-  const Plan plan = naming(source, [&] { return Plan(std::move(r)); });
+  const Plan plan = naming(source, [&] {
+    check_unit(r, version);
+    return Plan(std::move(r));
+  });
   check_derived(fields, plan);
   fields.finish();
   return plan;

@@ -12,7 +12,9 @@
 namespace flashmask::format {
 
 /// The plan as a JSON value: every field of the record and, for readers, imbalance, gap and digest. Need sets are
-/// written as runs of chunks, how tiles were counted as tile_work (new in version 2) where the record knows it. `time_us` is how long the search took, where known.
+/// written as runs of chunks, how tiles were counted as tile_work (from version 2 on), the lattice of a bound by residue
+/// as residue (from version 3 on). `time_us` is how long the search took, where known. Throws invalid_argument for a plan
+/// that no file holds: bare loads with need sets, or cells and tiles without.
 Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us = std::nullopt);
 
 /// Parses that format. Safe on any text: throws io or invalid_argument naming the field. Derived members (imbalance,

@@ -54,7 +54,7 @@ class Plan(unittest.TestCase):
         self.assertIn("agree with the mask", self.flashmask("--verify", "plan.json", *MASK, *costs))
         self.assertIn("WRONG", self.flashmask("--verify", "plan.json", *MASK, "--costs", "1500,1000", code=1))
         self.change("plan.json", tile_work={"tile": [64, 64], "forward": {"calls": 1, "partial": 1500, "unmasked": 1000}})
-        self.assertIn("WRONG  chunk_loads[0] = ", self.flashmask("--verify", "plan.json", *MASK, code=1))
+        self.assertIn("WRONG  unit is tiles, but chunk 0 carries ", self.flashmask("--verify", "plan.json", *MASK, code=1))
 
     def test_a_changed_file_is_refused(self):
         self.flashmask(*MASK, "--json", "plan.json")
@@ -158,6 +158,16 @@ class Plan(unittest.TestCase):
             json.dump({**plan, "version": 2}, file)
         said = self.flashmask("--verify", "plan.json", code=4)
         self.assertIn("is by residue, but the file does not name the lattice", said)
+
+    def test_a_unit_that_the_file_contradicts_is_refused_by_the_key(self):
+        self.flashmask("--loads", "5,4,3,2", "--ranks", "2", "--json", "bare.json")
+        self.flashmask(*MASK, "--json", "tiles.json")
+        self.flashmask(*MASK, "--unit", "cells", "--json", "cells.json")
+        for name, unit, said in [("bare", "cells", "needs: none, but unit is cells"), ("bare", "tiles", "needs: none"),
+                                 ("tiles", "bare", "needs: sets of 1 masks, but unit is bare"), ("cells", "bare", "needs: sets"),
+                                 ("cells", "tiles", "tile_work: missing"), ("tiles", "cells", "tile_work says how tiles")]:
+            self.change(f"{name}.json", unit=unit)
+            self.assertIn(f"{name}.json: {said}", self.flashmask("--verify", f"{name}.json", code=2))
 
     def test_verify_takes_nothing_that_it_would_ignore(self):
         self.flashmask(*MASK, "--json", "plan.json")

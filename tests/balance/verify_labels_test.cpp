@@ -187,6 +187,21 @@ TEST(VerifyLabels, loads_with_many_common_divisors_take_no_longer_than_others) {
   }
 }
 
+TEST(VerifyLabels, loads_that_no_number_of_tiles_gives_are_found) {
+  const ColumnMask mask = family_mask(Family::causal_document_8k, 32 << 10, 5);
+  const WeightedMask masks[] = {{&mask, 3}};
+  const PlanRecord tiles = balance(make_workload(masks, {.ranks = 4})).record();
+  EXPECT_EQ(finding(tiles), "");
+  PlanRecord cells = balance(make_workload(masks, {.ranks = 4, .unit = WorkUnit::cells})).record();
+  EXPECT_EQ(finding(cells), "");
+  cells.unit = WorkUnit::tiles;
+  cells.tile_work = tiles.tile_work;
+  EXPECT_SAYS(finding(cells), "unit is tiles, but chunk 0 carries ");
+  PlanRecord free = tiles;
+  free.tile_work->costs.forward = {0, 0};
+  EXPECT_SAYS(finding(free), "unit is tiles, but chunk 0 carries ");
+}
+
 TEST(VerifyLabels, the_smallest_loads_on_the_slowest_ranks_are_a_bound_of_their_own) {
   Workload w = bare(3, std::vector<std::int64_t>(9, 7));
   w.speeds = {100, 1, 100};

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "balance/families.hpp"
+#include "core/check.hpp"
 #include "format/errors.hpp"
 
 namespace flashmask::format {
@@ -78,7 +79,7 @@ TEST(PlanJson, how_tiles_were_counted_is_kept_and_older_files_know_nothing_of_it
   r.tile_work.reset();
   const std::string without = plan_json(Plan(r)).dump();
   EXPECT_EQ(without.find("tile_work"), std::string::npos);
-  EXPECT_EQ(parse_plan(replaced(without, "\"version\": 3", "\"version\": 1"), "p").record(), r);
+  EXPECT_EQ(parse_plan(without, "p").record(), r);
   std::string good = plan_json(backward).dump(0);
   good.erase(good.rfind(",\"digest\""));
   good.push_back('}');
@@ -124,6 +125,48 @@ TEST(PlanJson, a_bound_by_residue_names_its_lattice_and_older_files_do_not) {
                        "residue: it is what a bound by residue rests on, but bound_by is average"));
   EXPECT_TRUE(contains(error(replaced(good, "\"modulus\":", "\"modulus\":1,\"a\":")), "residue: modulus"));
   EXPECT_TRUE(contains(error(replaced(good, "\"rest\":7", "\"rest\":700000")), "residue: rest"));
+}
+
+TEST(PlanJson, a_unit_that_need_sets_and_tile_work_contradict_is_refused_by_the_key) {
+  const auto texts = [] {
+    std::vector<std::string> out;
+    const ColumnMask mask = balancing::family_mask(Family::causal_document_8k, 16 << 10, 3);
+    const WeightedMask masks[] = {{&mask, 1}};
+    for (const WorkUnit unit : {WorkUnit::bare, WorkUnit::cells, WorkUnit::tiles}) {
+      flashmask::Workload w;
+      w.ranks = 2;
+      w.loads = {5, 4, 3, 2};
+      if (unit != WorkUnit::bare) w = make_workload(masks, {.ranks = 2, .unit = unit});
+      std::string text = plan_json(balance(w)).dump(0);
+      text.erase(text.rfind(",\"digest\""));
+      out.push_back(text + "}");
+    }
+    return out;
+  }();
+  const char* names[] = {"bare", "cells", "tiles"};
+  const char* keys[3][3] = {{"", "needs: none, but unit is cells", "needs: none, but unit is tiles"},
+                            {"needs: sets of 1 masks, but unit is bare", "", "tile_work: missing; unit is tiles"},
+                            {"needs: sets of 1 masks, but unit is bare", "tile_work says how tiles were counted", ""}};
+  for (std::size_t from = 0; from < 3; ++from) {
+    for (std::size_t to = 0; to < 3; ++to) {
+      const std::string changed = replaced(texts[from], core::format("\"unit\":\"{}\"", names[from]),
+                                           core::format("\"unit\":\"{}\"", names[to]));
+      if (from == to) {
+        EXPECT_NO_THROW(parse_plan(changed, "p")) << names[from];
+      } else {
+        EXPECT_TRUE(
+            contains(error_of([&] { parse_plan(changed, "a.json"); }), core::format("a.json: {}", keys[from][to])));
+      }
+    }
+  }
+  PlanRecord r = parse_plan(texts[2], "p").record();
+  r.tile_work.reset();  // as files of version 1 were
+  const std::string old = plan_json(Plan(r)).dump(0);
+  EXPECT_EQ(parse_plan(old, "p").record(), r);
+  EXPECT_TRUE(contains(error_of([&] { parse_plan(replaced(old, "\"version\":1", "\"version\":2"), "p"); }),
+                       "tile_work: missing"));
+  r.unit = WorkUnit::bare;  // a plan, but none that a file can hold
+  EXPECT_TRUE(contains(error_of([&] { plan_json(Plan(r)); }), "needs: sets of 1 masks, but unit is bare"));
 }
 
 TEST(PlanJson, an_epsilon_is_kept_exactly_or_refused) {
