@@ -76,7 +76,7 @@ Bound residue_bound(const Instance& in, const Bound& bound) {
   if (!in.speeds.empty() || in.chunks() < 4) return best;
   for (Lattice& lattice : candidates(in)) {
     if (!collect(in, lattice, static_cast<std::size_t>(2 * in.ranks()))) continue;
-    // Ends within `modulus` steps: each adds a unit of slack on every rank, and no rank wastes `modulus` units.
+    // Ends within `modulus` steps: each adds a unit of slack on every rank, and every rank wastes less than `modulus`.
     while (!possible(in, lattice, best.value))
       best = {best.value + 1, BoundBy::residue, lattice.modulus, lattice.residue};
   }
