@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "balance/node_search.hpp"
+#include "balance/node_walk.hpp"
 #include "balance/pairs.hpp"
 #include "balance/repair.hpp"
 #include "balance/starts.hpp"
@@ -16,7 +17,8 @@ constexpr std::int64_t kMostPerNode = 65'535;  // NodeTraffic counts in 16 bits
 constexpr std::int64_t kNodeSteps = 50;
 // With few nodes several short searches from the start find less traffic than one long one (five on 2 nodes: 8% less);
 // with many nodes one long search does.
-constexpr std::int64_t kStarts = 10;  // over the number of nodes
+constexpr std::int64_t kStarts = 10;       // over the number of nodes
+constexpr std::int64_t kShareOfRanks = 8;  // an eighth of the allowance is left to stage 3
 constexpr std::uint64_t kSeedStride = 0x9e37;
 constexpr std::int64_t kTradeSteps = 300'000;  // swaps looked at, about a tenth of a microsecond each
 
@@ -47,32 +49,31 @@ class Hierarchy {
     return NodeTraffic(needs_, options_.nodes, node_of).worst();
   }
 
-  /// A state within `target` that was built for little traffic; false when the nodes cannot hold it.
-  bool build(std::int64_t target, std::int64_t bound, std::int64_t typical, State& state) {
+  /// A state within `target` that was built for little traffic, or where the nodes cannot hold one, reached from `flat`
+  /// without leaving the target.
+  State build(std::int64_t target, std::int64_t bound, std::int64_t typical, const State& flat) {
     target_ = target;
-    // An eighth of the allowance is left to stage 3; where that is not enough, half, then all of it.
-    for (const std::int64_t share : {8, 2, 1}) {
-      const NodeLimits limits = limits_within(target - (target - bound) / share);
-      if (*std::max_element(limits.counts.begin(), limits.counts.end()) > kMostPerNode) return false;
-      const std::int64_t starts = share == 8 ? std::max<std::int64_t>(1, kStarts / options_.nodes) : 1;
-      std::int64_t least = -1;
-      for (std::int64_t i = 0; i < starts; ++i) {
-        Budget budget((options_.steps > 0 ? options_.steps : default_moves()) / starts, solve_.deadline);
-        const std::uint64_t seed =
-            solve_.seed + 8 - static_cast<std::uint64_t>(share) + kSeedStride * static_cast<std::uint64_t>(i);
-        NodeTraffic traffic(needs_, options_.nodes, search_nodes(in_, needs_, limits, typical, seed, budget));
-        for (std::int64_t n = 0; n < options_.nodes; ++n) solve_node(n, traffic);
-        State found(in_, rank_of_);
-        trade(traffic, found);
-        const bool within = found.peak(in_) <= target;
-        if (least >= 0 && !(within && traffic.worst() < least)) continue;
-        if (within) least = traffic.worst();
-        state = std::move(found);
-      }
-      if (least >= 0) return true;
+    const NodeLimits limits = limits_within(target - (target - bound) / kShareOfRanks);
+    if (*std::max_element(limits.counts.begin(), limits.counts.end()) > kMostPerNode) return flat;
+    const std::int64_t starts = std::max<std::int64_t>(1, kStarts / options_.nodes);
+    std::int64_t least = -1;
+    State best;
+    for (std::int64_t i = 0; i < starts; ++i) {
+      Budget budget(moves() / starts, solve_.deadline);
+      const std::uint64_t seed = solve_.seed + kSeedStride * static_cast<std::uint64_t>(i);
+      NodeTraffic traffic(needs_, options_.nodes, search_nodes(in_, needs_, limits, typical, seed, budget));
+      for (std::int64_t n = 0; n < options_.nodes; ++n) solve_node(n, traffic);
+      State found(in_, rank_of_);
+      trade(traffic, found);
+      if (found.peak(in_) > target || (least >= 0 && traffic.worst() >= least)) continue;
+      least = traffic.worst();
+      best = std::move(found);
     }
-    state = descend(in_, std::move(state), target, default_steps(in_));  // blind to traffic
-    return state.peak(in_) <= target;
+    if (least >= 0 && least < typical) return best;
+    Budget budget(2 * moves(), solve_.deadline);
+    std::vector<std::int32_t> node_of;
+    for (std::int64_t r = 0; r < in_.ranks(); ++r) node_of.push_back(static_cast<std::int32_t>(node_of_rank(r)));
+    return walk_nodes(in_, needs_, options_.nodes, node_of, flat, target, solve_.seed, budget);
   }
 
  private:
@@ -95,7 +96,7 @@ class Hierarchy {
     }
     return limits;
   }
-  [[nodiscard]] std::int64_t default_moves() const { return 40'000 + 112 * in_.chunks(); }
+  [[nodiscard]] std::int64_t moves() const { return options_.steps > 0 ? options_.steps : 40'000 + 112 * in_.chunks(); }
 
   /// Stage 3: IPO among the ranks of one node over the chunks it was given, until all are within the target.
   void solve_node(std::int64_t n, const NodeTraffic& traffic) {
@@ -212,10 +213,8 @@ bool improve_traffic(const Instance& in, std::span<const NeedSets> needs, const 
   if (before == 0) return false;
   const std::int64_t target =
       std::max(relaxed_target(in, flat.bound.value, options.epsilon_millionths), flat.state.peak(in));
-  State state;
-  if (!hierarchy.build(target, flat.bound.value, before, state) || hierarchy.worst_inbound(state) >= before) {
-    return false;
-  }
+  State state = hierarchy.build(target, flat.bound.value, before, flat.state);
+  if (hierarchy.worst_inbound(state) >= before) return false;
   flat.state = std::move(state);
   flat.method = PlanMethod::hierarchy;
   return true;

@@ -5,7 +5,9 @@
 
 #include "balance/families.hpp"
 #include "balance/node_traffic.hpp"
+#include "balance/node_walk.hpp"
 #include "balance/solver.hpp"
+#include "balance/starts.hpp"
 #include "balance/state.hpp"
 #include "balance/traffic.hpp"
 #include "balance/traffic_bound.hpp"
@@ -197,6 +199,53 @@ TEST(Hierarchy, fast_ranks_on_any_node_keep_their_chunk_more_and_their_node) {
     const Verification v = verify(plan.record(), {}, {});
     EXPECT_TRUE(v.passed()) << v.findings.front();
   }
+}
+
+TEST(Hierarchy, where_the_nodes_cannot_be_filled_the_flat_plan_still_loses_traffic) {
+  for (const auto& [nodes, seed] : {std::pair{2, 36'000}, std::pair{4, 34'007}}) {
+    const Workload w = family_workload(Family::prefix_lm_16k, std::int64_t{nodes} << 16, std::int64_t{nodes} * 8, nodes,
+                                       static_cast<std::uint64_t>(seed));
+    const PlanRecord r = balance(w).record();
+    EXPECT_EQ(r.method, PlanMethod::hierarchy) << seed;
+    EXPECT_LE(*std::max_element(r.inbound.begin(), r.inbound.end()), nodes == 2 ? 50 : 150) << seed;  // flat: 62, 186
+    const Verification v = verify(r, {}, {});
+    EXPECT_TRUE(v.passed()) << v.findings.front();
+  }
+}
+
+TEST(Hierarchy, the_walk_never_leaves_the_target_nor_adds_traffic) {
+  int fewer = 0;
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    const std::int64_t nodes = 2 + static_cast<std::int64_t>(seed % 3), ranks = nodes * 3;
+    Workload w = family_workload(Family::causal_document_8k, (ranks * 5 + static_cast<std::int64_t>(seed % 4)) << 10,
+                                 ranks, nodes, seed);
+    std::vector<std::int64_t> speeds;
+    for (std::int64_t r = 0; r < ranks && seed % 2 == 0; ++r) speeds.push_back(100 - r);
+    Random random(seed);
+    std::vector<NeedSets> needs = w.needs;
+    if (seed % 5 == 0) needs.push_back(random_needs(random, 2, w.chunks(), 3));
+    const Instance in = make_instance(w.loads, chunk_counts(w.chunks(), ranks), speeds);
+    const State start = lpt(in);
+    const std::int64_t target = start.peak(in) + start.peak(in) / 100;
+    std::vector<std::int32_t> node_of;
+    for (std::int64_t r = 0; r < ranks; ++r) node_of.push_back(static_cast<std::int32_t>(r % nodes));
+    const auto worst = [&](const State& s) {
+      std::vector<std::int32_t> nodes_of = s.rank_of();
+      for (std::int32_t& r : nodes_of) r = node_of[static_cast<std::size_t>(r)];
+      return NodeTraffic(needs, nodes, nodes_of).worst();
+    };
+    const auto walk = [&] {
+      Budget budget(20'000, {});
+      return walk_nodes(in, needs, nodes, node_of, start, target, seed, budget);
+    };
+    const State end = walk();
+    EXPECT_EQ(State(in, end.rank_of()).loads, end.loads) << seed;  // the loads kept are those of the chunks
+    EXPECT_EQ(walk().slots, end.slots) << seed;
+    EXPECT_LE(end.peak(in), target) << seed;
+    EXPECT_LE(worst(end), worst(start)) << seed;
+    fewer += worst(end) < worst(start);
+  }
+  EXPECT_GE(fewer, 20);
 }
 
 TEST(Hierarchy, nodes_may_have_different_numbers_of_ranks) {
