@@ -96,11 +96,12 @@ struct TileWork {
   friend bool operator==(const TileWork&, const TileWork&) = default;
 };
 
-/// What a bound by residue rests on: all but a few chunk loads are `rest` modulo `modulus`. A plan carries it, so that
-/// whoever checks the bound need not look for it.
+/// What a bound by residue rests on: all but a few chunk loads are `rest` modulo `modulus`, or `rest` or `other`. A
+/// plan carries it, so that whoever checks the bound need not look for it.
 struct ResidueLattice {
   std::int64_t modulus = 2;  ///< at least 2
   std::int64_t rest = 0;     ///< in [0, modulus)
+  std::int64_t other = -1;   ///< in [0, modulus) and not `rest`, or -1: there is one class
   friend bool operator==(const ResidueLattice&, const ResidueLattice&) = default;
 };
 

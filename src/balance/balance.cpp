@@ -29,7 +29,8 @@ Ranks renumbered(Ranks place_of, const Ranks& rank_at) {
 /// The lattice of a bound by residue in the units of the workload: of its loads as they are, not normalised.
 ResidueLattice lattice_of(const balancing::Instance& in, const balancing::Bound& bound) {
   const std::int64_t modulus = in.scale * bound.modulus;  // at most a difference of two loads
-  return {modulus, (in.scale * bound.rest + in.offset) % modulus};
+  const auto rest = [&](std::int64_t load) { return (in.scale * load + in.offset) % modulus; };
+  return {modulus, rest(bound.rest), bound.other < 0 ? -1 : rest(bound.other)};
 }
 
 Found search(const Workload& workload, const balancing::Instance& in, const Ranks& rank_at,

@@ -71,9 +71,12 @@ void check_residue(const PlanRecord& r) {
   if (!r.residue) return;
   check(r.bound_by == BoundBy::residue, "residue: it is what a bound by residue rests on, but bound_by is {}",
         to_string(r.bound_by));
-  check(r.residue->modulus >= 2 && r.residue->rest >= 0 && r.residue->rest < r.residue->modulus,
-        "residue: modulus = {}, rest = {}: the modulus is at least 2, the rest at least 0 and below the modulus",
-        r.residue->modulus, r.residue->rest);
+  const auto [modulus, rest, other] = *r.residue;
+  check(modulus >= 2 && rest >= 0 && rest < modulus && other >= -1 && other < modulus && other != rest,
+        "residue: modulus = {}, rest = {}, other = {}: the modulus is at least 2, the rest at least 0 and below it, "
+        "and so "
+        "is another one, or -1 for none",
+        modulus, rest, other);
 }
 
 void check_traffic(const PlanRecord& r) {
@@ -209,8 +212,8 @@ std::uint64_t plan_digest(const PlanRecord& r) {
     }
   }
   if (r.residue) {
-    d.add(static_cast<std::uint64_t>(r.residue->modulus));
-    d.add(static_cast<std::uint64_t>(r.residue->rest));
+    for (const std::int64_t x : {r.residue->modulus, r.residue->rest, r.residue->other})
+      d.add(static_cast<std::uint64_t>(x));
   }
   return d.value();
 }

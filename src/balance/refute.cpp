@@ -10,6 +10,8 @@
 namespace flashmask::balancing {
 namespace {
 
+constexpr std::int64_t kMostLines = 16;  // chunks a rank with two classes of residues: more are no part of the argument
+constexpr std::size_t kMostStrange = 64;                       // loads of neither class
 constexpr std::int64_t kMostCompany = 16, kMostPaired = 1024;  // larger ones are no part of the argument
 
 }  // namespace
@@ -167,6 +169,7 @@ Refuter::Wide Refuter::company(std::int64_t q, std::int64_t ranks, std::int64_t 
 /// only loads off the lattice can save, and the slack must hold what is left of it.
 bool Refuter::residue(std::int64_t target) const {
   if (!speeds_.empty() || !lattice_) return false;
+  if (lattice_->other >= 0) return two_residues(target);
   const Wide modulus = lattice_->modulus, rest = lattice_->rest;
   const auto wasted = [&](Wide count) {
     const Wide t = (target - count * rest) % modulus;
@@ -181,6 +184,55 @@ bool Refuter::residue(std::int64_t target) const {
     twice_saved += std::max<Wide>(most, offset <= most ? 2 * offset : 0);
   }
   return 2 * (Wide{target} * ranks() - total_) < 2 * waste - twice_saved;
+}
+
+/// How far a rank stays below the target with so many loads of the two classes and one more load, at least.
+Refuter::Wide Refuter::wasted(std::int64_t target, std::int64_t first, std::int64_t second, std::int64_t load) const {
+  const Wide t = (target - Wide{first} * lattice_->rest - Wide{second} * lattice_->other - load) % lattice_->modulus;
+  return t < 0 ? t + lattice_->modulus : t;
+}
+
+/// Two classes of loads: every line below what ranks waste by their number of loads of the first class bounds what all
+/// waste together, and some line may show that the slack does not hold it.
+bool Refuter::two_residues(std::int64_t target) const {
+  if (most_ != fewest_ || fewest_ < 1 || fewest_ > kMostLines) return false;
+  std::int64_t first = 0;
+  List strange;  // loads of neither class
+  for (const std::int64_t w : w_) {
+    const std::int64_t rest = w % lattice_->modulus;
+    if (rest == lattice_->rest) ++first;
+    if (rest != lattice_->rest && rest != lattice_->other) strange.push_back(w);
+  }
+  if (strange.size() > kMostStrange) return false;
+  for (std::int64_t i = 0; i < fewest_; ++i) {
+    for (std::int64_t j = i + 1; j <= fewest_; ++j) {
+      if (line_refutes(target, i, j, first, strange)) return true;
+    }
+  }
+  return false;
+}
+
+/// The line through the wastes of ranks with i and with j loads of the first class. All values are (j - i) times as
+/// large as they are.
+bool Refuter::line_refutes(std::int64_t target, std::int64_t i, std::int64_t j, std::int64_t first,
+                           const List& strange) const {
+  const Wide at_i = wasted(target, i, fewest_ - i, 0), at_j = wasted(target, j, fewest_ - j, 0);
+  const auto line = [&](std::int64_t a) { return at_i * (j - i) + (at_j - at_i) * (a - i); };
+  for (std::int64_t a = 0; a <= fewest_; ++a) {
+    if (wasted(target, a, fewest_ - a, 0) * (j - i) < line(a)) return false;
+  }
+  Wide company = 0;  // of two or more loads of neither class
+  for (std::int64_t a = 0; a <= fewest_ - 2; ++a) company = std::max(company, line(a));
+  Wide twice_saved = 0;
+  for (const std::int64_t w : strange) {
+    Wide alone = 0;
+    for (std::int64_t a = 0; a < fewest_; ++a) {
+      alone = std::max(alone, line(a) - wasted(target, a, fewest_ - 1 - a, w) * (j - i));
+    }
+    twice_saved += std::max(2 * alone, company);
+  }
+  const Wide waste = line(0) * ranks() + (line(1) - line(0)) * first;
+  return 2 * (Wide{target} * ranks() - total_) * (j - i) < 2 * waste - twice_saved;
 }
 
 namespace {

@@ -45,6 +45,10 @@ class Refuter {
   [[nodiscard]] bool apart(std::int64_t target) const;
   [[nodiscard]] Wide company(std::int64_t q, std::int64_t ranks, std::int64_t count) const;
   [[nodiscard]] bool residue(std::int64_t target) const;
+  [[nodiscard]] bool two_residues(std::int64_t target) const;
+  [[nodiscard]] bool line_refutes(std::int64_t target, std::int64_t i, std::int64_t j, std::int64_t first,
+                                  const List& strange) const;
+  [[nodiscard]] Wide wasted(std::int64_t target, std::int64_t first, std::int64_t second, std::int64_t load) const;
 
   List w_, counts_, speeds_;  // loads, heaviest first
   std::optional<ResidueLattice> lattice_;

@@ -4,6 +4,7 @@
 
 #include "balance/exact.hpp"
 #include "balance/pairs.hpp"
+#include "balance/residue_pair.hpp"
 #include "balance/starts.hpp"
 #include "balance/triples.hpp"
 
@@ -128,6 +129,7 @@ Solution solve(const Instance& in, const SolveOptions& options) {
       best.method = PlanMethod::bldm;
     }
   }
+  if (!solved()) best.bound = residue_pair_bound(in, best.bound, best.state.peak(in));
   const Budget budget(options.steps > 0 ? options.steps : default_steps(in), options.deadline);
   if (options.pairs && !solved()) {
     if (in.total < (std::int64_t{1} << 46)) {

@@ -139,7 +139,8 @@ class Verifier {
     if (r_.lower_bound > 0 && !refuter.refuted_by(r_.bound_by, r_.lower_bound - 1)) {
       find("lower_bound = {} does not follow from the argument it names, {}", r_.lower_bound, by);
     }
-    if (refuter.refuted_by(r_.bound_by, r_.lower_bound)) {
+    // With two classes the planner looks at some targets and lines, not at all of them.
+    if (!(r_.residue && r_.residue->other >= 0) && refuter.refuted_by(r_.bound_by, r_.lower_bound)) {
       find("lower_bound = {}, but the argument it names, {}, gives more", r_.lower_bound, by);
     }
   }

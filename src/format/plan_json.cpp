@@ -185,8 +185,9 @@ ResidueLattice parse_residue(const Json& value, const std::string& path) {
   Fields fields(value, path);
   const std::int64_t modulus = fields.integer("modulus", {2, kMost});
   const std::int64_t rest = fields.integer("rest", {0, modulus - 1});
+  const std::optional<std::int64_t> other = fields.optional_integer("other", {0, modulus - 1});
   fields.finish();
-  return {modulus, rest};
+  return {modulus, rest, other.value_or(-1)};
 }
 
 /// Unit, need sets and the count of tiles come together: loads of masks have the need sets of these masks, bare numbers
@@ -268,6 +269,7 @@ Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us) {
   if (r.residue) {
     Json lattice;
     lattice.set("modulus", r.residue->modulus).set("rest", r.residue->rest);
+    if (r.residue->other >= 0) lattice.set("other", r.residue->other);
     value.set("residue", std::move(lattice));
   }
   Json::Array needs;

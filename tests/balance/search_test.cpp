@@ -7,6 +7,8 @@
 
 #include "balance/exact.hpp"
 #include "balance/families.hpp"
+#include "balance/refute.hpp"
+#include "balance/residue_pair.hpp"
 #include "balance/solver.hpp"
 #include "balance/starts.hpp"
 #include "balance/subsets.hpp"
@@ -140,6 +142,40 @@ TEST(Search, exchanging_the_speeds_of_ranks_exchanges_their_loads_and_no_peak) {
       } while (std::next_permutation(other.speeds.begin(), other.speeds.end()));
     }
   }
+}
+
+TEST(Search, two_residue_classes_refute_no_target_that_is_reached) {
+  Random random(20261130);
+  int raised = 0;
+  for (int draw = 0; draw < kDraws / 5; ++draw) {
+    const std::int64_t ranks = 2 + random.below(3), count = 2 + random.below(ranks == 2 ? 4 : ranks == 3 ? 3 : 2);
+    const std::int64_t modulus = 5 + random.below(60), rest = random.below(5), other = rest + 1 + random.below(4);
+    List loads;
+    for (std::int64_t c = 0; c < ranks * count; ++c) {
+      const std::int64_t start = c * 2 < ranks * count ? rest : other;
+      loads.push_back(modulus * random.below(12) + (random.below(8) == 0 ? random.below(60) : start));
+    }
+    const Instance in = make_instance(loads, chunk_counts(ranks * count, ranks), {});
+    const std::int64_t best = test::BruteForce(loads, in.counts).optimum(), optimum = in.normalised(best);
+    const Bound average{.value = (in.total + ranks - 1) / ranks};
+    const Bound bound = residue_pair_bound(in, average, optimum + random.below(40));
+    ASSERT_LE(bound.value, optimum) << "draw " << draw;
+    PlanRecord record;
+    record.chunk_loads = loads;
+    record.residue = ResidueLattice{modulus, rest, other};
+    const Refuter refuter(record, List(static_cast<std::size_t>(ranks), count));
+    for (std::int64_t target = best; target < best + modulus; ++target)
+      ASSERT_FALSE(refuter.refuted_by(BoundBy::residue, target)) << "draw " << draw << ", target " << target;
+    if (bound.value == average.value) continue;
+    ++raised;
+    const std::int64_t scaled = in.scale * bound.modulus;
+    const auto shifted = [&](std::int64_t load) { return (in.scale * load + in.offset) % scaled; };
+    record.residue = ResidueLattice{scaled, shifted(bound.rest), shifted(bound.other)};
+    EXPECT_TRUE(Refuter(record, List(static_cast<std::size_t>(ranks), count))
+                    .refuted_by(BoundBy::residue, in.original(bound.value) - 1))
+        << "draw " << draw;
+  }
+  EXPECT_GT(raised, kDraws / 100);
 }
 
 TEST(Search, exact_cover_agrees_with_brute_force_target_by_target) {

@@ -166,6 +166,27 @@ TEST(VerifyLabels, a_bound_by_residue_is_no_smaller_than_its_lattice_gives_and_f
   EXPECT_NE(finding([](PlanRecord& r) { r.residue.reset(); }).find("does not name the lattice"), std::string::npos);
 }
 
+TEST(VerifyLabels, a_bound_over_two_residue_classes_names_both_and_is_rechecked) {
+  // Documents that begin at different offsets: proven optimal by two classes, 0.1% above the bound by one.
+  Workload w = family_workload(Family::causal_document_32k, 128 << 10, 16, 1, 82852343014);
+  const std::vector<std::int64_t> loads = w.loads;
+  for (const auto& [scale, more] : {std::pair{1, 0}, std::pair{1000, 7}}) {
+    w = bare(16, loads);
+    for (auto& load : w.loads) load = scale * load + more;
+    const PlanRecord r = balance(w).record();
+    EXPECT_TRUE(r.proven_optimal);
+    ASSERT_EQ(r.bound_by, BoundBy::residue);
+    ASSERT_GE(r.residue->other, 0);
+    EXPECT_EQ(finding(r), "") << scale;
+    EXPECT_EQ(verify(r, {}, {}).bound, BoundCheck::recomputed);
+    PlanRecord one = r;
+    one.residue->other = -1;
+    EXPECT_SAYS(finding(one), "does not follow from the argument it names, residue");
+    one.residue->other = r.residue->other + 1;
+    EXPECT_SAYS(finding(one), "does not follow from the argument it names, residue");
+  }
+}
+
 TEST(VerifyLabels, loads_with_many_common_divisors_take_no_longer_than_others) {
   const std::int64_t primes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43};
   std::int64_t all = 1;

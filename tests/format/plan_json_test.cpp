@@ -125,6 +125,11 @@ TEST(PlanJson, a_bound_by_residue_names_its_lattice_and_older_files_do_not) {
                        "residue: it is what a bound by residue rests on, but bound_by is average"));
   EXPECT_TRUE(contains(error(replaced(good, "\"modulus\":", "\"modulus\":1,\"a\":")), "residue: modulus"));
   EXPECT_TRUE(contains(error(replaced(good, "\"rest\":7", "\"rest\":700000")), "residue: rest"));
+  r.residue = ResidueLattice{100, 7, 38};
+  EXPECT_EQ(parse_plan(plan_json(Plan(r)).dump(0), "p").record(), r);
+  EXPECT_TRUE(contains(error(replaced(good, "\"rest\":7", "\"rest\":7,\"other\":7")),
+                       "residue: modulus = 100, rest = 7, other = 7"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"rest\":7", "\"rest\":7,\"other\":-1")), "residue: other"));
 }
 
 TEST(PlanJson, a_unit_that_need_sets_and_tile_work_contradict_is_refused_by_the_key) {
