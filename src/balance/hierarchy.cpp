@@ -70,7 +70,8 @@ class Hierarchy {
       best = std::move(found);
     }
     if (least >= 0 && least < typical) return best;
-    Budget budget(2 * moves(), solve_.deadline);
+    // Nodes that can be filled and have no less traffic leave little to find: mostly one long document.
+    Budget budget(least < 0 ? 2 * moves() : moves() / 2, solve_.deadline);
     std::vector<std::int32_t> node_of;
     for (std::int64_t r = 0; r < in_.ranks(); ++r) node_of.push_back(static_cast<std::int32_t>(node_of_rank(r)));
     return walk_nodes(in_, needs_, options_.nodes, node_of, flat, target, solve_.seed, budget);
