@@ -94,15 +94,16 @@ class Waste {
     const auto line = [&](std::int64_t a) { return value * over + slope * (a - from); };  // times `over`, as all below
     std::int64_t together = 0;
     for (std::int64_t a = 0; a + 2 <= count_; ++a) together = std::max(together, line(a));
-    Int128 saved_twice = 0;
-    for (const std::int64_t w : c_.strange) {
-      std::int64_t alone = 0;
-      for (std::int64_t a = 0; a < count_; ++a) alone = std::max(alone, line(a) - over * of(target - w, a, count_ - 1));
-      saved_twice += std::max(2 * alone, together);
-    }
     const Int128 wasted = Int128{in_.ranks()} * (value * over - slope * from) + Int128{slope} * c_.first;
     const Int128 slack = Int128{target} * in_.ranks() - in_.total;
-    return 2 * slack * over < 2 * wasted - saved_twice;
+    Int128 missing = 2 * (wasted - slack * over);  // twice what the slack does not hold, less what is saved of it
+    for (const std::int64_t w : c_.strange) {
+      if (missing <= 0) return false;
+      std::int64_t alone = 0;
+      for (std::int64_t a = 0; a < count_; ++a) alone = std::max(alone, line(a) - over * of(target - w, a, count_ - 1));
+      missing -= std::max(2 * alone, together);
+    }
+    return missing > 0;
   }
 
   const Instance& in_;
@@ -118,7 +119,7 @@ std::vector<std::int64_t> moduli(const Instance& in) {
     std::int64_t g = 0;
     for (int i = 0; i < kDifferences; ++i) {
       const std::size_t c = random.below(static_cast<std::uint64_t>(in.chunks() - 1));
-      g = std::gcd(g, in.loads[c + 1] - in.loads[c]);
+      if (g != 1) g = std::gcd(g, in.loads[c + 1] - in.loads[c]);
     }
     if (g >= 2 && g <= kLargestModulus && std::find(found.begin(), found.end(), g) == found.end()) found.push_back(g);
   }
