@@ -48,6 +48,8 @@ def parse_arguments(arguments=None):
         for word in wanted:
             if word not in known:
                 fail(f"--{name} {word}: known are {', '.join(known)}")
+        if not wanted and name != "peers":
+            fail(f"--{name} names none: known are {', '.join(known)}")
         setattr(o, name, wanted)
     given = f"--rows {o.rows}" + (f" --heads {o.heads}" if o.heads else "")
     try:
@@ -55,8 +57,18 @@ def parse_arguments(arguments=None):
         heads = [int(h) for h in o.heads.split(":")] if o.heads else []
     except ValueError:
         fail(f"{given}: expected numbers, as in --rows 8192,32768 --heads 64:8")
-    if min(o.rows) < 1 or len(heads) > 2 or min(heads, default=1) < 1 or (heads and heads[0] % heads[-1] != 0):
-        fail("--rows must be positive and --heads Q:KV with Q a multiple of KV")
+    if min(o.rows) < 1:
+        fail(f"--rows {','.join(map(str, o.rows))}: expected sequence lengths of at least 1")
+    if len(heads) > 2 or min(heads, default=1) < 1 or (heads and heads[0] % heads[-1] != 0):
+        fail(f"--heads {':'.join(map(str, heads))}: expected query heads[:KV heads], the first a multiple of the second, as in 64:8")
+    if not 8 <= o.head_dim <= 128 or o.head_dim % 8 != 0:
+        fail(f"--head-dim {o.head_dim}: expected a multiple of 8 from 8 to 128")
+    if o.batch < 0:
+        fail(f"--batch {o.batch}: expected at least 1, or 0 for 32768 / rows")
+    if not o.seconds > 0:
+        fail(f"--seconds {o.seconds}: expected a positive time")
+    if o.json != "-" and not pathlib.Path(o.json).resolve().parent.is_dir():
+        fail(f"--json {o.json}: its folder does not exist")
     o.heads = heads
     return o
 

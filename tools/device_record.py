@@ -117,17 +117,32 @@ def device_test_names(root):
     return sorted("device_" + f.stem for f in files)
 
 
+def read_record(path):
+    """The record in a file; throws ValueError with a sentence if it is none."""
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(record, dict) or {k: record.get(k) for k in FORMAT} != FORMAT:
+        raise ValueError(f"{path} is not a {FORMAT['format']} of version {FORMAT['version']}")
+    missing = [key for key in ("kernel_hash", "gpu", "sources", "tests", "benchmarks") if key not in record]
+    if missing:
+        raise ValueError(f"{path} has no {', '.join(missing)}: it was cut or edited by hand")
+    return record
+
+
 def check(root):
     """Sentences about what is wrong, none if the record stands for this tree."""
     sources = hashes(root)
     if not sources:
-        return []
+        return [f"{root} has no kernel source under src/sm90: it is not the root of this project"]
     path = root / RECORD
     if not path.is_file():
         return [f"{RECORD} is missing: run tools/device_record.py --run on a machine with a Hopper GPU and land its output"]
-    record = json.loads(path.read_text())
-    if {k: record.get(k) for k in FORMAT} != FORMAT:
-        return [f"{RECORD} is not a {FORMAT['format']} of version {FORMAT['version']}"]
+    try:
+        record = read_record(path)
+    except ValueError as error:
+        return [str(error)]
     findings = []
     recorded = record["sources"]
     for name in sorted(set(sources) | set(recorded)):
@@ -154,8 +169,10 @@ def query_gpu():
                               text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"device_record: no GPU here: {error}")
-    name, driver = (part.strip() for part in done.stdout.splitlines()[0].split(","))
-    return {"name": name, "driver": driver}
+    parts = [part.strip() for part in (done.stdout.splitlines() or [""])[0].split(",")]
+    if len(parts) != len(fields):
+        sys.exit(f"device_record: nvidia-smi answered {done.stdout.strip()!r} when asked for {', '.join(fields)}")
+    return {"name": parts[0], "driver": parts[1]}
 
 
 def run_tests(program, timeout):
@@ -269,15 +286,20 @@ def run(root, o):
               "sources": sources, "tests": [], "benchmarks": []}
     previous = o.previous or (output if output.is_file() else root / RECORD)
     if previous.is_file():
-        old = json.loads(previous.read_text())
+        try:
+            old = read_record(previous)
+        except ValueError as error:
+            sys.exit(f"device_record: {error}")
         if old.get("kernel_hash") == record["kernel_hash"] and old.get("gpu") == gpu:
             record["tests"], record["benchmarks"] = old["tests"], old["benchmarks"]
-    output.parent.mkdir(parents=True, exist_ok=True)
 
     def save():
         output.write_text(json.dumps(record, indent=1) + "\n")
-    save()
-    todo = [job for job in jobs(root, binaries, o.only) if not (o.resume and is_done(record, *job[:2]))]
+    found = jobs(root, binaries, o.only)
+    if not found:  # and the record that is there stays
+        sys.exit(f"device_record: --binaries {o.binaries} has no device_*_test and no benchmark that matches --only {o.only!r}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    todo = [job for job in found if not (o.resume and is_done(record, *job[:2]))]
     left = run_jobs(record, todo, o.timeout, o.budget, save, o.at_once)
     bad = [t for t in record["tests"] if t["outcome"] != "passed"]
     print(f"{len(record['tests'])} tests, {len(bad)} not passed, {len(record['benchmarks'])} figures -> {output}")
@@ -304,9 +326,20 @@ def main():
                         help="test programs that share the GPU; benchmarks run alone")
     parser.add_argument("--budget", type=float, default=570, help="seconds for the whole call")
     options = parser.parse_args()
+    if not options.run:
+        for name in ("binaries", "output", "previous", "resume", "only"):
+            if getattr(options, name):
+                parser.error(f"--{name} belongs to --run")
+    try:
+        re.compile(options.only)
+    except re.error as error:
+        parser.error(f"--only {options.only!r} is no regular expression: {error}")
     root = options.root.resolve()
     if options.hash:
-        print(total_hash(hashes(root)))
+        sources = hashes(root)
+        if not sources:
+            parser.error(f"--root {root} has no kernel source under src/sm90")
+        print(total_hash(sources))
         return 0
     if options.check:
         findings = check(root)
@@ -319,6 +352,8 @@ def main():
         parser.error("--run needs --binaries")
     if not options.binaries.is_dir():
         parser.error(f"--binaries {options.binaries} is no folder")
+    if options.previous and not options.previous.is_file():
+        parser.error(f"--previous {options.previous} is no file")
     return run(root, options)
 
 

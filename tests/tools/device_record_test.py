@@ -93,10 +93,37 @@ class DeviceRecord(unittest.TestCase):
         self.save()
         self.assertIn("edited by hand", self.check()[1])
 
-    def test_a_tree_without_kernels_needs_no_record(self):
+    def test_a_tree_without_kernels_is_refused(self):
         for path in (self.root / "src/sm90").rglob("*.cu"):
             path.unlink()
-        (self.root / device_record.RECORD).unlink()
+        code, text = self.check()
+        self.assertEqual(code, 1)
+        self.assertIn("no kernel source", text)
+
+    def test_a_record_that_is_none_is_a_finding_and_no_traceback(self):
+        for content, words in (("{", "as JSON"), ("[1]", "is not a"), (json.dumps(device_record.FORMAT), "has no kernel_hash")):
+            self.write("tests/device/record.json", content)
+            code, text = self.check()
+            self.assertEqual(code, 1)
+            self.assertIn(words, text)
+
+    def test_bad_arguments_are_refused_by_name(self):
+        for arguments, words in ((["--check", "--only", "x"], "--only belongs to --run"),
+                                 (["--hash", "--root", "/nonexistent"], "no kernel source"),
+                                 (["--run", "--binaries", "/", "--only", "("], "no regular expression"),
+                                 (["--run", "--binaries", "/", "--previous", "/nonexistent"], "is no file")):
+            done = subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(words, done.stderr)
+
+    def test_nothing_to_run_leaves_the_record_alone(self):
+        self.write("bin/nvidia-smi", "#!/bin/sh\necho 'some GPU, 1.0'\n")
+        (self.root / "bin/nvidia-smi").chmod(0o755)
+        environment = {**os.environ, "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"}
+        done = subprocess.run([sys.executable, TOOL, "--run", "--root", self.root, "--binaries", self.root / "bin"],
+                              capture_output=True, text=True, env=environment)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("has no device_*_test", done.stderr)
         self.assertEqual(self.check()[0], 0)
 
     def test_a_second_run_replaces_only_the_programs_it_ran(self):

@@ -81,7 +81,13 @@ class Refusals(unittest.TestCase):
         self.assertIn("--peers fa2", self.refused("--peers", "fa2"))
         self.assertIn("--passes both", self.refused("--passes", "both"))
         self.assertIn("expected numbers", self.refused("--rows", "8K"))
-        self.assertIn("multiple of KV", self.refused("--heads", "8:3"))
+        self.assertIn("--heads 8:3", self.refused("--heads", "8:3"))
+        self.assertIn("--rows 0", self.refused("--rows", "0"))
+        self.assertIn("--head-dim 129", self.refused("--head-dim", "129"))
+        self.assertIn("--batch -3", self.refused("--batch", "-3"))
+        self.assertIn("--seconds nan", self.refused("--seconds", "nan"))
+        self.assertIn("--mask names none", self.refused("--mask", ","))
+        self.assertIn("its folder does not exist", self.refused("--json", "/nonexistent/x.json"))
         self.assertIn("none of app/flashmask, flashmask is there", self.refused("--build", "/nonexistent"))
 
     def test_without_torch_or_without_a_gpu_it_says_so(self):
