@@ -1,6 +1,6 @@
 /* The C ABI of flashmask: opaque handles, status codes, per-thread error text. Usable from C99 and from any language
- * with a C foreign-function interface. It is versioned and only grows: structs carry their size, functions never
- * change.
+ * with a C foreign-function interface. It is versioned and only grows: structs carry their size, which must be one
+ * that was published, functions never change.
  *
  * Every function that can fail returns a status; on anything but FLASHMASK_OK, flashmask_last_error() of the same
  * thread says which argument, which value, what is allowed. No exception crosses this boundary and nothing is printed.
@@ -177,7 +177,11 @@ FLASHMASK_API flashmask_status flashmask_backward(const flashmask_backward_argum
 /* ---- sm90: Hopper GPUs ------------------------------------------------------------------------------------------ */
 /* Tensors, mask vectors and workspaces are device memory; `stream` is a cudaStream_t. Calls validate, then queue their
  * work on the stream: no allocation, no synchronisation, legal under graph capture, unless said otherwise. Without CUDA
- * in the build every function of this section returns FLASHMASK_UNSUPPORTED. dtype: FLASHMASK_F16 or FLASHMASK_BF16. */
+ * in the build every function of this section returns FLASHMASK_UNSUPPORTED, and so does, where it would touch the
+ * device, a machine without a Hopper GPU. dtype: FLASHMASK_F16 or FLASHMASK_BF16.
+ * Tensors: data aligned to 16 bytes, stride 1 along dim, the others positive multiples of 8 below 2^39. Stride 0 (a
+ * broadcast) is for flashmask_forward and flashmask_backward alone: here it is refused. The memory of an output belongs
+ * to nothing else of the call. */
 
 /* The fastest tile of the forward for a mask (NULL: the default tile) whatever the heads, and the tile of the backward.
  * A tile is block_m mask rows x block_n key columns. */
@@ -195,7 +199,8 @@ typedef struct flashmask_device_mask flashmask_device_mask;
 FLASHMASK_API flashmask_status flashmask_device_mask_create(flashmask_mask_shape shape, int32_t block_m,
                                                             int32_t block_n, flashmask_device_mask** mask);
 /* The same for calls of shape `calls` above all: the row tiles of a mask with several batch rows or heads are worked on
- * in sections of as many heads as have K and V in the L2 cache. Right for calls of any shape. */
+ * in sections of as many heads as have K and V in the L2 cache. Right for all calls that take the mask and the tile, as
+ * `calls` must. */
 FLASHMASK_API flashmask_status flashmask_device_mask_create_for(flashmask_mask_shape shape, int32_t block_m,
                                                                 int32_t block_n, flashmask_attention_shape calls,
                                                                 flashmask_device_mask** mask);
@@ -245,6 +250,9 @@ FLASHMASK_API flashmask_status flashmask_sm90_backward_workspace_bytes(flashmask
                                                                        flashmask_mask_shape mask, int32_t deterministic,
                                                                        size_t* bytes);
 FLASHMASK_API flashmask_status flashmask_sm90_backward(const flashmask_sm90_backward_arguments* arguments);
+/* Synchronises the stream; FLASHMASK_TIMEOUT, naming the wait, if the last backward on the workspace gave up waiting.
+ */
+FLASHMASK_API flashmask_status flashmask_sm90_check_backward_workspace(const void* workspace, void* stream);
 
 #ifdef __cplusplus
 }

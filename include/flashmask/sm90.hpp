@@ -33,10 +33,12 @@ TileShape choose_forward_tile(const ColumnMask& mask, std::int64_t head_dim);
 /// A mask on the device, classified once and then used by every head, layer and pass. Shape fixed at creation.
 class DeviceMask {
  public:
-  /// `tile` is one of forward_tiles() for forward(). Allocates; throws invalid_argument or out_of_memory.
+  /// `tile` is one of forward_tiles() for forward(), or backward_tile(). Allocates; throws invalid_argument,
+  /// unsupported (no Hopper GPU) or out_of_memory.
   DeviceMask(const MaskShape& shape, TileShape tile);
   /// The same for calls of shape `calls` above all: the row tiles of a mask with several batch rows or heads are worked
-  /// on in sections of as many heads as have K and V in the L2 cache (3 to 10% at 32768). Right for calls of any shape.
+  /// on in sections of as many heads as have K and V in the L2 cache (3 to 10% at 32768). Right for all calls
+  /// that take the mask and the tile, as `calls` must.
   DeviceMask(const MaskShape& shape, TileShape tile, const AttentionShape& calls);
   ~DeviceMask();
   DeviceMask(DeviceMask&&) noexcept;
@@ -71,7 +73,7 @@ struct ForwardArguments {
   TensorView q, k, v;                ///< device memory, bf16 or f16, dim stride 1, other strides multiples of 8
   MutableTensorView out;
   float* lse = nullptr;          ///< contiguous [batch][query_heads][rows]
-  std::optional<float> scale{};  ///< positive; default 1 / sqrt(head_dim)
+  std::optional<float> scale{};  ///< 1e-30 to 1e30; default 1 / sqrt(head_dim)
   void* workspace = nullptr;     ///< forward_workspace_bytes(), prepared once; one per stream in flight
   void* stream = nullptr;        ///< cudaStream_t
   std::int32_t grid = 0;         ///< CTAs; 0: one per multiprocessor

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/check.hpp"
+#include "core/strides.hpp"
 #include "flashmask/attention.hpp"
 
 namespace flashmask {
@@ -87,23 +88,15 @@ void check_input(const char* name, const TensorView& view, const Extents& extent
              extents[2], extents[3], none ? "not one is set" : "that of head_dim must not be 0");
 }
 
-/// Positive strides under which no two elements share an address: in ascending order every stride must step over all
-/// that the smaller ones reach.
+/// Positive strides under which no two elements share an address.
 void check_output(const char* name, const TensorView& view, const Extents& extents, DType dtype) {
   check_view(name, view, extents, dtype);
   if (empty(extents)) return;
-  std::array<std::size_t, 4> order{0, 1, 2, 3};
-  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return view.strides[a] < view.strides[b]; });
-  std::int64_t reach = 0;
-  for (const std::size_t i : order) {
-    if (extents[i] == 1) continue;
-    core::check(view.strides[i] > reach,
-                "{}.strides = [{}, {}, {}, {}] (batch, position, head, dim) for extents [{}, {}, {}, {}]: an output "
-                "needs positive strides under which no two elements overlap, e.g. bshd_strides()",
-                name, view.strides[0], view.strides[1], view.strides[2], view.strides[3], extents[0], extents[1],
-                extents[2], extents[3]);
-    reach += view.strides[i] * (extents[i] - 1);
-  }
+  core::check(core::strides_keep_apart(view.strides, extents),
+              "{}.strides = [{}, {}, {}, {}] (batch, position, head, dim) for extents [{}, {}, {}, {}]: an output "
+              "needs positive strides under which no two elements overlap, e.g. bshd_strides()",
+              name, view.strides[0], view.strides[1], view.strides[2], view.strides[3], extents[0], extents[1],
+              extents[2], extents[3]);
 }
 
 void check_rest(const AttentionShape& s, const float* lse, const std::optional<float>& scale, int threads) {

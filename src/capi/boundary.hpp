@@ -1,6 +1,8 @@
 // Where exceptions stop: every extern "C" function runs its body through `guarded`.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <new>
 #include <string>
 #include <type_traits>
@@ -37,15 +39,24 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
-/// Structs of the ABI grow at their end; a caller's smaller (older) struct is read up to its own size, the rest is
-/// zero.
+/// Sizes of a struct of the ABI in the versions that were published, ascending; its own is the last. A struct that
+/// grows gets a specialisation that keeps its earlier sizes.
+template <typename T>
+inline constexpr std::array<std::size_t, 1> published_sizes{sizeof(T)};
+
+/// Structs of the ABI grow at their end; a caller's older one, of a size that was published, is read up to that size,
+/// the rest is zero.
 template <typename T>
 T sized_copy(const T* arguments, const char* name) {
-  static_assert(std::is_trivially_copyable_v<T>);
+  static_assert(std::is_trivially_copyable_v<T> && published_sizes<T>.back() == sizeof(T));
   const std::size_t size = required(arguments, name).struct_size;
-  core::check(size >= sizeof(std::size_t) && size <= sizeof(T),
-              "{}.struct_size is {}: set it to sizeof the struct; this library knows up to {} bytes", name, size,
-              sizeof(T));
+  constexpr auto& known = published_sizes<T>;
+  if (std::find(known.begin(), known.end(), size) == known.end()) {
+    std::string sizes;
+    for (const std::size_t one : known) sizes += (sizes.empty() ? "" : " or ") + std::to_string(one);
+    core::fail(ErrorCode::invalid_argument,
+               "{}.struct_size is {}: set it to sizeof the struct; this library knows {} bytes", name, size, sizes);
+  }
   T copy{};
   __builtin_memcpy(&copy, arguments, size);
   return copy;

@@ -1,6 +1,7 @@
 #include "flashmask/mask.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -14,10 +15,20 @@
 namespace flashmask::capi {
 namespace {
 
+/// Refuses extents out of range, before any array of the caller is touched.
 MaskShape shape_of(const flashmask_mask_shape& s) {
-  const MaskShape shape{s.batch, s.heads, s.rows, s.columns};
-  static_cast<void>(ColumnMask(MaskShape{shape.batch, shape.heads, shape.rows, 0}));  // refuses extents out of range
-  return shape;
+  constexpr std::int64_t extent_limit = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t vector_limit = std::int64_t{1} << 40;  // that of ColumnMask
+  for (const auto& [name, value] : {std::pair("batch", s.batch), std::pair("heads", s.heads), std::pair("rows", s.rows),
+                                    std::pair("columns", s.columns)}) {
+    core::check(value >= 0 && value <= extent_limit, "shape.{} is {}: expected 0 to {}, row numbers are int32", name,
+                value, extent_limit);
+  }
+  const std::int64_t vectors = s.batch * s.heads;
+  core::check(vectors == 0 || s.columns <= vector_limit / vectors,
+              "shape.batch x heads x columns is {} x {} x {}: expected at most {} columns in all", s.batch, s.heads,
+              s.columns, vector_limit);
+  return {s.batch, s.heads, s.rows, s.columns};
 }
 
 std::vector<std::int32_t> copy_of(const std::int32_t* values, std::int64_t count, const char* name) {

@@ -19,6 +19,17 @@ flashmask::MaskShape mask_shape_of(const flashmask_mask_shape& s) {
   return {s.batch, s.heads, s.rows, s.columns};
 }
 
+/// The two out-parameters of a tile: both there before either is written.
+class TileOut {
+ public:
+  TileOut(int32_t* block_m, int32_t* block_n)
+      : block_m_(required(block_m, "block_m")), block_n_(required(block_n, "block_n")) {}
+  void set(flashmask::TileShape tile) const { block_m_ = tile.block_m, block_n_ = tile.block_n; }
+
+ private:
+  int32_t &block_m_, &block_n_;
+};
+
 }  // namespace
 
 extern "C" {
@@ -26,27 +37,23 @@ extern "C" {
 flashmask_status flashmask_sm90_forward_tile(const flashmask_mask* mask, int64_t head_dim, int32_t* block_m,
                                              int32_t* block_n) {
   return guarded([&] {
-    const flashmask::TileShape tile =
-        mask == nullptr ? sm90::forward_tile(head_dim) : sm90::choose_forward_tile(mask->value, head_dim);
-    required(block_m, "block_m") = tile.block_m;
-    required(block_n, "block_n") = tile.block_n;
+    const TileOut out(block_m, block_n);
+    out.set(mask == nullptr ? sm90::forward_tile(head_dim) : sm90::choose_forward_tile(mask->value, head_dim));
   });
 }
 
 flashmask_status flashmask_sm90_choose_forward_tile(const flashmask_mask* mask, flashmask_attention_shape shape,
                                                     int32_t* block_m, int32_t* block_n) {
   return guarded([&] {
-    const flashmask::TileShape tile = sm90::choose_forward_tile(required(mask, "mask").value, shape_of(shape));
-    required(block_m, "block_m") = tile.block_m;
-    required(block_n, "block_n") = tile.block_n;
+    const TileOut out(block_m, block_n);
+    out.set(sm90::choose_forward_tile(required(mask, "mask").value, shape_of(shape)));
   });
 }
 
 flashmask_status flashmask_sm90_backward_tile(int32_t* block_m, int32_t* block_n) {
   return guarded([&] {
-    const flashmask::TileShape tile = sm90::backward_tile();
-    required(block_m, "block_m") = tile.block_m;
-    required(block_n, "block_n") = tile.block_n;
+    const TileOut out(block_m, block_n);
+    out.set(sm90::backward_tile());
   });
 }
 
@@ -124,6 +131,10 @@ flashmask_status flashmask_sm90_backward(const flashmask_sm90_backward_arguments
     b.deterministic = a.deterministic != 0;
     sm90::backward(b);
   });
+}
+
+flashmask_status flashmask_sm90_check_backward_workspace(const void* workspace, void* stream) {
+  return guarded([&] { sm90::check_backward_workspace(workspace, stream); });
 }
 
 }  // extern "C"

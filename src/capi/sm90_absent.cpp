@@ -55,5 +55,8 @@ flashmask_status flashmask_sm90_backward_workspace_bytes(flashmask_attention_sha
 flashmask_status flashmask_sm90_backward(const flashmask_sm90_backward_arguments*) {
   return refuse();
 }
+flashmask_status flashmask_sm90_check_backward_workspace(const void*, void*) {
+  return refuse();
+}
 
 }  // extern "C"

@@ -3,16 +3,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/check.hpp"
 #include "flashmask/sm90.hpp"
 #include "sm90/backward/config.hpp"
 #include "sm90/forward/limits.hpp"
+#include "sm90/layout/check_tensor.hpp"
 #include "sm90/tile_map/view.hpp"
 
 namespace flashmask::sm90 {
@@ -26,17 +27,27 @@ using forward_pass::packed_heads_of;
 /// Work items are numbered in int32, and a multiprocessor may draw a number or two past the last.
 constexpr std::int64_t largest_count = (std::int64_t{1} << 31) - 65536;
 
-/// Of one tensor: batch, positions, heads.
-using Extents = std::array<std::int64_t, 3>;
+/// Rows and columns leave room for three tiles below 2^31, as tile maps ask.
+constexpr std::int64_t largest_extent = (std::int64_t{1} << 31) - 1 - 512;
+/// Smallest tile that work is counted in, of rows or columns.
+constexpr std::int64_t work_positions = 64;
+
+/// What the kernels' float32 arithmetic takes: they work with scale x log2(e), and the backward starts S from -lse /
+/// scale.
+constexpr float smallest_scale = 1e-30F, largest_scale = 1e30F;
 
 /// Shape, element type and scale: what both passes ask of a call as a whole.
 void check_call(const AttentionShape& s, DType dtype, const std::optional<float>& scale) {
   check_shape(s);
   if (dtype != DType::bf16 && dtype != DType::f16) {
-    core::fail(ErrorCode::unsupported, "sm90 takes bf16 and f16 tensors; convert q, k, v or use the cpu backend");
+    core::fail(ErrorCode::unsupported,
+               "sm90 takes bf16 and f16 tensors, q is {} (DType {}); convert q, k, v or use the cpu backend",
+               to_string(dtype), static_cast<int>(dtype));
   }
-  core::check(!scale || (*scale > 0 && std::isfinite(*scale)), "scale must be positive and finite, got {}",
-              scale.value_or(0));
+  const float value = scale.value_or(1);
+  core::check(value >= smallest_scale && value <= largest_scale,
+              "scale is {}: the kernels take {} to {}; scale q or k instead, or leave it unset for 1 / sqrt(head_dim)",
+              value, smallest_scale, largest_scale);
 }
 
 void check_map(const TileMapView* map, const AttentionShape& s, std::span<const TileShape> tiles,
@@ -49,12 +60,7 @@ void check_map(const TileMapView* map, const AttentionShape& s, std::span<const 
               tiles.size() > 1 ? " and others" : "", source);
   core::check(map->packed_heads == packed_heads_of(tile), "the tile map packs {} query heads into {} rows; expected {}",
               map->packed_heads, tile.block_m, packed_heads_of(tile));
-  core::check(map->rows == s.rows && map->columns == s.columns,
-              "the tile map speaks of {} rows and {} columns, the call of {} and {}", map->rows, map->columns, s.rows,
-              s.columns);
-  core::check(map->batch == 1 || map->batch == s.batch, "mask batch must be 1 or {}, got {}", s.batch, map->batch);
-  core::check(map->heads == 1 || map->heads == s.kv_heads || map->heads == s.query_heads,
-              "mask heads must be 1, kv_heads ({}) or query_heads ({}), got {}", s.kv_heads, s.query_heads, map->heads);
+  check_mask_shape("the tile map", {map->batch, map->heads, map->rows, map->columns}, s);
   const std::int64_t tiles_a_head = std::max(map->row_tiles, map->column_blocks);
   core::check(s.batch * s.query_heads * tiles_a_head < largest_count,
               "batch x query_heads x tiles = {} x {} x {} exceeds 2^31; split the batch", s.batch, s.query_heads,
@@ -73,44 +79,68 @@ void check_packing(const ForwardArguments& a) {
       heads_a_pack, s.query_heads, s.kv_heads, a.map->heads);
 }
 
-void check_tensor(const char* name, const TensorView& tensor, DType dtype, const Extents& extents) {
-  core::check(tensor.data != nullptr, "{} is null; pass device memory", name);
-  core::check(tensor.dtype == dtype, "{} has another dtype than q; all tensors of a call share one", name);
-  core::check(tensor.strides[3] == 1,
-              "{}: the stride of head_dim must be 1, got {}; make the last dimension contiguous", name,
-              tensor.strides[3]);
-  core::check(reinterpret_cast<std::uintptr_t>(tensor.data) % 16 == 0,
-              "{}: the data pointer must be aligned to 16 bytes, got {}", name, tensor.data);
-  for (std::size_t axis = 0; axis < extents.size(); ++axis) {
-    if (extents[axis] <= 1) continue;  // never followed
-    const std::int64_t stride = tensor.strides[axis];
-    core::check(stride > 0 && stride % 8 == 0,
-                "{}: stride {} of axis {} must be a positive multiple of 8 elements (16 bytes); copy the tensor or pad "
-                "head_dim to a multiple of 8",
-                name, stride, axis);
-  }
+void check_arrival(const ChunkArrival& arrival, const AttentionShape& s) {
+  core::check(arrival.words != nullptr, "arrival.words is null; pass one 64-bit word per chunk, visible to the device");
+  layout::check_alignment("arrival.words", arrival.words, alignof(std::uint64_t));
+  check_chunk_columns("arrival.chunk_columns", arrival.chunk_columns);
+  core::check(arrival.first_local_column >= 0 && arrival.first_local_column <= arrival.end_local_column &&
+                  arrival.end_local_column <= s.columns,
+              "arrival: local columns must be a range inside [0, {}), got [{}, {}); leave both 0 where none is local",
+              s.columns, arrival.first_local_column, arrival.end_local_column);
 }
 
-void check_arrival(const ChunkArrival& arrival, const AttentionShape& s) {
-  core::check(arrival.words != nullptr && arrival.chunk_columns > 0,
-              "arrival needs words and a positive chunk_columns, got {}", arrival.chunk_columns);
-  core::check(arrival.first_local_column >= 0 && arrival.end_local_column <= s.columns,
-              "local columns must lie in [0, {}], got [{}, {})", s.columns, arrival.first_local_column,
-              arrival.end_local_column);
+void check_completion(const ChunkCompletion& completion) {
+  core::check(completion.counts != nullptr, "completion.counts is null; pass one zeroed 32-bit count per chunk");
+  layout::check_alignment("completion.counts", completion.counts, alignof(std::uint32_t));
+  check_chunk_columns("completion.chunk_columns", completion.chunk_columns);
 }
 
 }  // namespace
 
 void check_shape(const AttentionShape& s) {
-  core::check(s.batch >= 0 && s.rows >= 0 && s.columns >= 0 && s.query_heads >= 1 && s.kv_heads >= 1,
-              "extents must not be negative: batch {}, rows {}, columns {}, query_heads {}, kv_heads {}", s.batch,
-              s.rows, s.columns, s.query_heads, s.kv_heads);
+  const auto in_range = [](const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
+    core::check(value >= least && value <= most, "shape.{} is {}: it must lie in [{}, {}]", name, value, least, most);
+  };
+  in_range("batch", s.batch, 0, largest_count);
+  in_range("rows", s.rows, 0, largest_extent);
+  in_range("columns", s.columns, 0, largest_extent);
+  in_range("query_heads", s.query_heads, 1, largest_count);
+  in_range("kv_heads", s.kv_heads, 1, largest_count);
   core::check(s.query_heads % s.kv_heads == 0, "query_heads ({}) must be a multiple of kv_heads ({})", s.query_heads,
               s.kv_heads);
   if (s.head_dim < 8 || s.head_dim > largest_head_dim || s.head_dim % 8 != 0) {
     core::fail(ErrorCode::unsupported, "head_dim must be a multiple of 8 from 8 to {} on sm90, got {}",
                largest_head_dim, s.head_dim);
   }
+  const std::int64_t blocks = std::max(s.rows, s.columns) / work_positions + 1;
+  core::check(s.batch * s.query_heads < largest_count / blocks,
+              "batch x query_heads x blocks of {} positions = {} x {} x {} exceeds 2^31; split the batch or the heads",
+              work_positions, s.batch, s.query_heads, blocks);
+}
+
+void check_mask_shape(const char* what, const MaskShape& mask, const AttentionShape& s) {
+  core::check(mask.rows == s.rows && mask.columns == s.columns,
+              "{} speaks of {} rows and {} columns, the call of {} and {}", what, mask.rows, mask.columns, s.rows,
+              s.columns);
+  core::check(mask.batch == 1 || mask.batch == s.batch, "mask batch must be 1 or {}, got {}", s.batch, mask.batch);
+  core::check(mask.heads == 1 || mask.heads == s.kv_heads || mask.heads == s.query_heads,
+              "mask heads must be 1, kv_heads ({}) or query_heads ({}), got {}", s.kv_heads, s.query_heads, mask.heads);
+}
+
+void check_chunk_columns(const char* what, std::int64_t columns) {
+  core::check(columns >= 1 && columns < std::int64_t{1} << 31, "{} is {}: it must lie in [1, {}]", what, columns,
+              (std::int64_t{1} << 31) - 1);
+}
+
+void check_forward_memory(const void* workspace) {
+  core::check(workspace != nullptr,
+              "workspace is null; allocate forward_workspace_bytes() on the device and prepare_workspace() it");
+  layout::check_alignment("workspace", workspace, 16);
+}
+
+void check_backward_memory(const void* workspace) {
+  core::check(workspace != nullptr && reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0,
+              "workspace must be backward_workspace_bytes() of device memory aligned to 256 bytes, got {}", workspace);
 }
 
 TileShape backward_tile() {
@@ -122,50 +152,57 @@ void validate(const ForwardArguments& a) {
   check_call(s, a.q.dtype, a.scale);
   check_packing(a);
   check_map(a.map, s, forward_tiles(s, a.map == nullptr ? 1 : a.map->heads), "one of forward_tiles()");
-  core::check(a.workspace != nullptr,
-              "workspace is null; allocate forward_workspace_bytes() and prepare_workspace() it");
+  check_forward_memory(a.workspace);
   core::check(a.grid >= 0, "grid must be 0 or the number of CTAs, got {}", a.grid);
   if (a.arrival) check_arrival(*a.arrival, s);
   if (s.batch == 0 || s.rows == 0) return;
   core::check(a.lse != nullptr, "lse is null; pass float32 [batch][query_heads][rows] on the device");
-  const Extents query{s.batch, s.rows, s.query_heads}, key{s.batch, s.columns, s.kv_heads};
-  check_tensor("q", a.q, a.q.dtype, query);
-  check_tensor("out", a.out, a.q.dtype, query);
-  if (s.columns == 0) return;
-  check_tensor("k", a.k, a.q.dtype, key);
-  check_tensor("v", a.v, a.q.dtype, key);
+  layout::check_alignment("lse", a.lse, alignof(float));
+  const layout::Extents query{s.batch, s.rows, s.query_heads, s.head_dim};
+  const layout::Extents key{s.batch, s.columns, s.kv_heads, s.head_dim};
+  layout::check_tensor("q", a.q, a.q.dtype, query);
+  layout::check_output("out", a.out, a.q.dtype, query);
+  std::vector<layout::NamedMemory> inputs{{"q", a.q.data}};
+  if (s.columns > 0) {
+    layout::check_tensor("k", a.k, a.q.dtype, key);
+    layout::check_tensor("v", a.v, a.q.dtype, key);
+    inputs.insert(inputs.end(), {{"k", a.k.data}, {"v", a.v.data}});
+  }
+  const std::array<layout::NamedMemory, 3> outputs{{{"out", a.out.data}, {"lse", a.lse}, {"workspace", a.workspace}}};
+  layout::check_apart(outputs, inputs);
 }
 
 void validate(const BackwardArguments& a) {
   const AttentionShape& s = a.shape;
   check_call(s, a.q.dtype, a.scale);
-  const float scale = a.scale.value_or(1);
-  core::check(scale >= 1e-30F && scale <= 1e30F,
-              "scale is {}: the backward starts S from -lse / scale and takes 1e-30 to 1e30; scale q or k instead",
-              scale);
   const TileShape tile = backward_tile();
   check_map(a.map, s, {&tile, 1}, "backward_tile()");
-  core::check(a.workspace != nullptr && reinterpret_cast<std::uintptr_t>(a.workspace) % 256 == 0,
-              "workspace must be backward_workspace_bytes() of device memory aligned to 256 bytes, got {}",
-              a.workspace);
-  core::check(!a.completion || (a.completion->counts != nullptr && a.completion->chunk_columns > 0),
-              "completion needs counts and a positive chunk_columns, got {}",
-              a.completion ? a.completion->chunk_columns : 0);
+  check_backward_memory(a.workspace);
+  if (a.order != nullptr) layout::check_alignment("order", a.order, alignof(std::int32_t));
+  if (a.completion) check_completion(*a.completion);
   if (s.batch == 0) return;
-  const Extents query{s.batch, s.rows, s.query_heads}, key{s.batch, s.columns, s.kv_heads};
+  const layout::Extents query{s.batch, s.rows, s.query_heads, s.head_dim};
+  const layout::Extents key{s.batch, s.columns, s.kv_heads, s.head_dim};
+  std::vector<layout::NamedMemory> outputs{{"workspace", a.workspace}}, inputs;
   if (s.rows > 0) {
     core::check(a.lse != nullptr, "lse is null; pass the forward's float32 [batch][query_heads][rows]");
-    check_tensor("q", a.q, a.q.dtype, query);
-    check_tensor("out", a.out, a.q.dtype, query);
-    check_tensor("dout", a.dout, a.q.dtype, query);
-    check_tensor("dq", a.dq, a.q.dtype, query);
+    layout::check_alignment("lse", a.lse, alignof(float));
+    layout::check_tensor("q", a.q, a.q.dtype, query);
+    layout::check_tensor("out", a.out, a.q.dtype, query);
+    layout::check_tensor("dout", a.dout, a.q.dtype, query);
+    layout::check_output("dq", a.dq, a.q.dtype, query);
+    outputs.push_back({"dq", a.dq.data});
+    inputs.insert(inputs.end(), {{"q", a.q.data}, {"out", a.out.data}, {"dout", a.dout.data}, {"lse", a.lse}});
   }
   if (s.columns > 0) {
-    check_tensor("k", a.k, a.q.dtype, key);
-    check_tensor("v", a.v, a.q.dtype, key);
-    check_tensor("dk", a.dk, a.q.dtype, key);
-    check_tensor("dv", a.dv, a.q.dtype, key);
+    layout::check_tensor("k", a.k, a.q.dtype, key);
+    layout::check_tensor("v", a.v, a.q.dtype, key);
+    layout::check_output("dk", a.dk, a.q.dtype, key);
+    layout::check_output("dv", a.dv, a.q.dtype, key);
+    outputs.insert(outputs.end(), {{"dk", a.dk.data}, {"dv", a.dv.data}});
+    inputs.insert(inputs.end(), {{"k", a.k.data}, {"v", a.v.data}});
   }
+  layout::check_apart(outputs, inputs);
 }
 
 }  // namespace flashmask::sm90

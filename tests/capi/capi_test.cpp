@@ -1,13 +1,30 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "capi/boundary.hpp"
 #include "flashmask/flashmask.h"
+
+namespace {
+
+/// A struct that grew once: 16 bytes, then 24.
+struct Grown {
+  std::size_t struct_size;
+  std::int64_t first, second;
+};
+
+}  // namespace
+
+template <>
+inline constexpr std::array<std::size_t, 2> flashmask::capi::published_sizes<Grown>{16, sizeof(Grown)};
 
 namespace {
 
@@ -180,13 +197,49 @@ TEST(CApi, bad_input_is_refused_by_name_and_writes_no_handle) {
   EXPECT_EQ(mask, nullptr);
 }
 
-TEST(CApi, a_smaller_struct_of_an_older_caller_is_read_up_to_its_size) {
-  flashmask_mask_options options = options_for(64);
-  options.struct_size = offsetof(flashmask_mask_options, documents);
-  options.documents = reinterpret_cast<const flashmask_document*>(16);  // beyond the stated size: must not be read
-  options.document_count = 99;
-  MaskHandle mask;
-  EXPECT_EQ(flashmask_mask_build("causal", &options, &mask.get), FLASHMASK_OK) << flashmask_last_error();
+TEST(CApi, a_struct_of_a_size_that_was_never_published_is_refused) {
+  flashmask_mask* mask = nullptr;
+  for (const std::size_t size : {std::size_t{8}, offsetof(flashmask_mask_options, documents),
+                                 sizeof(flashmask_mask_options) - 4, sizeof(flashmask_mask_options) + 8}) {
+    flashmask_mask_options options = options_for(64);
+    options.struct_size = size;
+    expect_refusal(flashmask_mask_build("causal", &options, &mask), FLASHMASK_INVALID_ARGUMENT,
+                   "this library knows " + std::to_string(sizeof options) + " bytes");
+  }
+  flashmask_forward_arguments forward{};
+  forward.struct_size = offsetof(flashmask_forward_arguments, scale);
+  expect_refusal(flashmask_forward(&forward), FLASHMASK_INVALID_ARGUMENT, "arguments.struct_size");
+  flashmask_backward_arguments backward{};
+  backward.struct_size = sizeof backward - 2;
+  expect_refusal(flashmask_backward(&backward), FLASHMASK_INVALID_ARGUMENT, "arguments.struct_size");
+  EXPECT_EQ(mask, nullptr);
+}
+
+TEST(CApi, a_struct_of_an_earlier_size_is_read_up_to_it) {
+  const Grown old{.struct_size = 16, .first = 7, .second = 9};  // the second lies beyond the stated size
+  const Grown copy = flashmask::capi::sized_copy(&old, "grown");
+  EXPECT_EQ(copy.first, 7);
+  EXPECT_EQ(copy.second, 0);
+  const Grown now{.struct_size = sizeof(Grown), .first = 7, .second = 9};
+  EXPECT_EQ(flashmask::capi::sized_copy(&now, "grown").second, 9);
+  const Grown between{.struct_size = 20, .first = 7, .second = 9};
+  EXPECT_THROW(flashmask::capi::sized_copy(&between, "grown"), flashmask::Error);
+}
+
+TEST(CApi, a_mask_shape_is_checked_before_the_arrays_are_read) {
+  const std::int32_t values[4] = {};
+  flashmask_mask* mask = nullptr;
+  const auto create = [&](const flashmask_mask_shape& shape) {
+    return flashmask_mask_create(shape, values, values, values, values, &mask);
+  };
+  constexpr std::int64_t large = 2147483647;
+  expect_refusal(create({1, 1, 4, large + 1}), FLASHMASK_INVALID_ARGUMENT, "shape.columns is 2147483648");
+  expect_refusal(create({1, 1, 4, -5}), FLASHMASK_INVALID_ARGUMENT, "shape.columns is -5");
+  expect_refusal(create({1, -1, 4, 4}), FLASHMASK_INVALID_ARGUMENT, "shape.heads is -1");
+  expect_refusal(create({large, large, 4, large}), FLASHMASK_INVALID_ARGUMENT, "shape.batch x heads x columns");
+  expect_refusal(flashmask_mask_from_startend_row_indices({1, 1, 4, large + 1}, values, 1, 1, &mask),
+                 FLASHMASK_INVALID_ARGUMENT, "shape.columns is 2147483648");
+  EXPECT_EQ(mask, nullptr);
 }
 
 TEST(CApi, the_last_error_belongs_to_its_thread) {
@@ -230,6 +283,85 @@ TEST(CApiSm90, tiles_and_workspaces_are_told_without_a_device) {
   arguments.struct_size = sizeof arguments;
   expect_refusal(flashmask_sm90_forward(&arguments), FLASHMASK_INVALID_ARGUMENT, "mask");
 }
+
+TEST(CApiSm90, out_parameters_stay_where_the_call_fails) {
+  std::int32_t one = -1;
+  expect_refusal(flashmask_sm90_forward_tile(nullptr, 128, &one, nullptr), FLASHMASK_INVALID_ARGUMENT, "block_n");
+  expect_refusal(flashmask_sm90_backward_tile(&one, nullptr), FLASHMASK_INVALID_ARGUMENT, "block_n");
+  MaskHandle mask;
+  const auto options = options_for(64);
+  ASSERT_EQ(flashmask_mask_build("causal", &options, &mask.get), FLASHMASK_OK);
+  expect_refusal(flashmask_sm90_choose_forward_tile(mask.get, {1, 64, 64, 8, 1, 128}, &one, nullptr),
+                 FLASHMASK_INVALID_ARGUMENT, "block_n");
+  EXPECT_EQ(one, -1);
+}
+
+TEST(CApiSm90, shapes_whose_products_leave_int64_are_refused) {
+  constexpr std::int64_t huge = std::int64_t{1} << 61;
+  std::int32_t block_m = -1, block_n = -1;
+  MaskHandle mask;
+  const auto options = options_for(1024);
+  ASSERT_EQ(flashmask_mask_build("causal", &options, &mask.get), FLASHMASK_OK);
+  expect_refusal(flashmask_sm90_choose_forward_tile(mask.get, {1, 1024, 1024, huge, huge, 128}, &block_m, &block_n),
+                 FLASHMASK_INVALID_ARGUMENT, "query_heads");
+  std::size_t bytes = 0;
+  const auto size = [&](const flashmask_attention_shape& shape, const flashmask_mask_shape& of) {
+    return flashmask_sm90_backward_workspace_bytes(shape, of, 0, &bytes);
+  };
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  const flashmask_attention_shape call{2, 1024, 512, 8, 2, 128};
+  expect_refusal(size(call, {-5, 1, 1024, 512}), FLASHMASK_INVALID_ARGUMENT, "mask batch must be 1 or 2, got -5");
+  expect_refusal(size(call, {huge * 2, 4, 1024, 512}), FLASHMASK_INVALID_ARGUMENT, "mask batch");
+  expect_refusal(size(call, {2, 0, 1024, 512}), FLASHMASK_INVALID_ARGUMENT, "mask heads");
+  expect_refusal(size(call, {2, 3, 1024, 512}), FLASHMASK_INVALID_ARGUMENT, "mask heads");
+  expect_refusal(size(call, {2, 1, 1025, 512}), FLASHMASK_INVALID_ARGUMENT, "1025 rows");
+  expect_refusal(size(call, {2, 1, 1024, 513}), FLASHMASK_INVALID_ARGUMENT, "513 columns");
+  expect_refusal(size({std::int64_t{1} << 60, 1024, 512, 8, 2, 128}, {1, 1, 1024, 512}), FLASHMASK_INVALID_ARGUMENT,
+                 "batch");
+  expect_refusal(size({1, most, 512, 8, 2, 128}, {1, 1, most, 512}), FLASHMASK_INVALID_ARGUMENT, "rows");
+  expect_refusal(size({1, 1024, most, 8, 2, 128}, {1, 1, 1024, most}), FLASHMASK_INVALID_ARGUMENT, "columns");
+  EXPECT_EQ(bytes, 0U);
+  ASSERT_EQ(size(call, {2, 8, 1024, 512}), FLASHMASK_OK) << flashmask_last_error();
+  EXPECT_GT(bytes, std::size_t{2} * 1024 * 8 * 128 * 4);  // float32 dQ alone
+}
+
+TEST(CApiSm90, bad_arguments_are_named_with_or_without_a_gpu) {
+  expect_refusal(flashmask_sm90_prepare_workspace(nullptr, nullptr), FLASHMASK_INVALID_ARGUMENT, "workspace is null");
+  expect_refusal(flashmask_sm90_check_workspace(nullptr, nullptr), FLASHMASK_INVALID_ARGUMENT, "workspace is null");
+  expect_refusal(flashmask_sm90_check_workspace(reinterpret_cast<void*>(8), nullptr), FLASHMASK_INVALID_ARGUMENT,
+                 "aligned to 16");
+  expect_refusal(flashmask_sm90_check_backward_workspace(nullptr, nullptr), FLASHMASK_INVALID_ARGUMENT, "workspace");
+  expect_refusal(flashmask_sm90_check_backward_workspace(reinterpret_cast<void*>(16), nullptr),
+                 FLASHMASK_INVALID_ARGUMENT, "aligned to 256");
+  flashmask_device_mask* mask = nullptr;
+  expect_refusal(flashmask_device_mask_create({1, 1, 64, 64}, 128, 128, &mask), FLASHMASK_INVALID_ARGUMENT,
+                 "no kernel takes a map of 128x128 tiles");
+  expect_refusal(flashmask_device_mask_create({1 << 30, 1 << 30, 3072, 1280}, 192, 80, &mask),
+                 FLASHMASK_INVALID_ARGUMENT, "split the batch");
+  const auto create_for = [&](const flashmask_mask_shape& shape, std::int32_t block_m, std::int32_t block_n) {
+    return flashmask_device_mask_create_for(shape, block_m, block_n, {2, 64, 32, 8, 2, 128}, &mask);
+  };
+  expect_refusal(create_for({1, 1, 65, 32}, 192, 80), FLASHMASK_INVALID_ARGUMENT, "65 rows");
+  expect_refusal(create_for({1, 3, 64, 32}, 192, 80), FLASHMASK_INVALID_ARGUMENT, "mask heads");
+  expect_refusal(create_for({3, 1, 64, 32}, 192, 80), FLASHMASK_INVALID_ARGUMENT, "mask batch");
+  expect_refusal(create_for({1, 1, 64, 32}, 24, 80), FLASHMASK_INVALID_ARGUMENT,
+                 "no kernel of these calls takes a map of 24x80 tiles");
+  expect_refusal(create_for({1, 1, 64, 32}, 192, 128), FLASHMASK_INVALID_ARGUMENT, "192x80, 192x64");
+  EXPECT_EQ(mask, nullptr);
+}
+
+TEST(CApiSm90, without_a_hopper_gpu_every_entry_that_touches_the_device_says_so) {
+  alignas(256) static std::byte memory[256];
+  if (flashmask_sm90_prepare_workspace(memory, nullptr) != FLASHMASK_UNSUPPORTED) GTEST_SKIP() << "a Hopper GPU";
+  flashmask_device_mask* mask = nullptr;
+  for (const flashmask_status status :
+       {flashmask_sm90_prepare_workspace(memory, nullptr), flashmask_sm90_check_workspace(memory, nullptr),
+        flashmask_sm90_check_backward_workspace(memory, nullptr),
+        flashmask_device_mask_create({1, 1, 64, 64}, 192, 80, &mask),
+        flashmask_device_mask_create_for({1, 1, 64, 64}, 64, 128, {1, 64, 64, 1, 1, 128}, &mask)}) {
+    expect_refusal(status, FLASHMASK_UNSUPPORTED, "need a Hopper GPU");
+  }
+}
 #else
 TEST(CApiSm90, a_build_without_cuda_refuses_by_name) {
   std::int32_t block_m = -1, block_n = -1;
@@ -247,6 +379,7 @@ TEST(CApiSm90, a_build_without_cuda_refuses_by_name) {
   expect_refusal(flashmask_sm90_forward(&forward), FLASHMASK_UNSUPPORTED, "without CUDA");
   flashmask_sm90_backward_arguments backward{};
   expect_refusal(flashmask_sm90_backward(&backward), FLASHMASK_UNSUPPORTED, "without CUDA");
+  expect_refusal(flashmask_sm90_check_backward_workspace(nullptr, nullptr), FLASHMASK_UNSUPPORTED, "without CUDA");
 }
 #endif
 

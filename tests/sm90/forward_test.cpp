@@ -70,6 +70,25 @@ TEST(ForwardTiles, calls_that_the_mask_does_not_fit_are_refused) {
   EXPECT_THROW(choose_forward_tile(mask_of("causal", 100), AttentionShape{1, 100, 100, 8, 3, 128}), Error);
 }
 
+TEST(ForwardTiles, calls_whose_products_leave_int64_are_refused) {
+  const std::int64_t huge = std::int64_t{1} << 61;  // times eight it is 0
+  EXPECT_THROW(forward_tiles({1, 100, 100, huge, huge, 128}, 1), Error);
+  EXPECT_THROW(forward_tiles({1, 100, 100, 16, 2, 128}, huge), Error);
+  EXPECT_THROW(choose_forward_tile(mask_of("causal", 100), AttentionShape{1, 100, 100, huge, huge, 128}), Error);
+}
+
+TEST(ForwardTiles, masks_of_other_heads_or_batch_rows_are_refused) {
+  const auto mask_with = [](std::int64_t batch, std::int64_t heads) { return ColumnMask({batch, heads, 100, 100}); };
+  EXPECT_NO_THROW(choose_forward_tile(mask_with(1, 2), AttentionShape{2, 100, 100, 8, 2, 128}));
+  EXPECT_THROW(choose_forward_tile(mask_with(1, 3), AttentionShape{1, 100, 100, 8, 1, 128}), Error);
+  EXPECT_THROW(choose_forward_tile(mask_with(3, 1), AttentionShape{2, 100, 100, 8, 1, 128}), Error);
+}
+
+TEST(ForwardTiles, a_section_stays_below_what_a_map_holds) {
+  constexpr std::int64_t heads = 1 << 29;
+  EXPECT_EQ(forward_pass::matrices_a_section({1, 0, 0, heads, 1, 128}, {1, heads, 0, 0}), 1 << 30);
+}
+
 TEST(ForwardTiles, narrow_heads_have_one_tile) {
   EXPECT_EQ(forward_tiles(64).size(), 1U);
   EXPECT_EQ(forward_tile(40), (TileShape{192, 128}));

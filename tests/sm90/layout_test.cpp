@@ -118,6 +118,18 @@ TEST(Descriptor, fields_stand_where_the_ptx_isa_puts_them) {
   EXPECT_EQ(d >> 62, 1U);
 }
 
+TEST(Descriptor, operands_say_their_swizzle_and_strides_bit_by_bit) {
+  constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, groups_of_eight_rows = std::uint64_t{1024 / 16} << 32;
+  EXPECT_EQ(k_major_descriptor(0), swizzle_128 | groups_of_eight_rows | std::uint64_t{1} << 16);
+  EXPECT_EQ(k_major_descriptor(0x12400), k_major_descriptor(0) | 0x1240U);
+  for (const std::uint32_t rows : {64U, 80U, 128U}) {
+    EXPECT_EQ(mn_major_descriptor(0, rows),
+              swizzle_128 | groups_of_eight_rows | std::uint64_t{rows * row_bytes / 16} << 16);
+  }
+  EXPECT_EQ(mn_major_descriptor(0x12400, 64), mn_major_descriptor(0, 64) | 0x1240U);
+  EXPECT_EQ(k_major_descriptor(0x40000 + 0x400), k_major_descriptor(0x400));  // 18 bits of the address
+}
+
 TEST(Descriptor, steps_reach_the_first_element_of_each_contraction_slice) {
   for (const std::uint32_t rows : {64U, 80U, 192U}) {
     for (std::uint32_t k = 0; k < 8; ++k) {

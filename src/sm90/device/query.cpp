@@ -43,4 +43,13 @@ DeviceInfo require_device() {
   return {properties.name, driver_version()};
 }
 
+void require_hopper() {
+  int device = 0, major = 0, minor = 0;
+  const bool hopper = cudaGetDevice(&device) == cudaSuccess &&
+                      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+                      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess &&
+                      major == 9 && minor == 0;
+  if (!hopper) require_device();  // says what is missing
+}
+
 }  // namespace flashmask::sm90

@@ -13,5 +13,8 @@ struct DeviceInfo {
 /// The current device. Throws unsupported, saying what is missing and what to do, without a GPU of compute capability
 /// 9.0.
 DeviceInfo require_device();
+/// The same without the description: some ten nanoseconds, legal under graph capture. What every entry that touches the
+/// device asks first.
+void require_hopper();
 
 }  // namespace flashmask::sm90

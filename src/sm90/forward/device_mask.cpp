@@ -1,4 +1,5 @@
 #include "flashmask/sm90.hpp"
+#include "sm90/device/query.hpp"
 #include "sm90/forward/limits.hpp"
 #include "sm90/forward/section.hpp"
 #include "sm90/tile_map/device_map.hpp"
@@ -22,12 +23,19 @@ DeviceTileMap::Options options_of(const MaskShape& shape, TileShape tile, std::i
 }
 }  // namespace
 
-DeviceMask::DeviceMask(const MaskShape& shape, TileShape tile)
-    : state_(std::make_unique<State>(State{DeviceTileMap(shape, tile, options_of(shape, tile, 0))})) {}
+DeviceMask::DeviceMask(const MaskShape& shape, TileShape tile) {
+  check_tile(tile);
+  const DeviceTileMap::Options options = options_of(shape, tile, 0);
+  require_hopper();
+  state_ = std::make_unique<State>(State{DeviceTileMap(shape, tile, options)});
+}
 DeviceMask::DeviceMask(const MaskShape& shape, TileShape tile, const AttentionShape& calls) {
   check_shape(calls);
-  const std::int32_t section = forward_pass::matrices_a_section(calls, shape);
-  state_ = std::make_unique<State>(State{DeviceTileMap(shape, tile, options_of(shape, tile, section))});
+  check_mask_shape("the mask", shape, calls);
+  check_tile(tile, calls, shape.heads);
+  const DeviceTileMap::Options options = options_of(shape, tile, forward_pass::matrices_a_section(calls, shape));
+  require_hopper();
+  state_ = std::make_unique<State>(State{DeviceTileMap(shape, tile, options)});
 }
 DeviceMask::~DeviceMask() = default;
 DeviceMask::DeviceMask(DeviceMask&&) noexcept = default;

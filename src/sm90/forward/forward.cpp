@@ -5,10 +5,12 @@
 #include "core/check.hpp"
 #include "flashmask/sm90.hpp"
 #include "sm90/cuda_check.hpp"
+#include "sm90/device/query.hpp"
 #include "sm90/forward/launch.hpp"
 #include "sm90/forward/section.hpp"
 #include "sm90/layout/tensor_map.hpp"
 #include "sm90/sync/wait_site.hpp"
+#include "sm90/validate.hpp"
 
 namespace flashmask::sm90 {
 namespace {
@@ -110,12 +112,15 @@ std::size_t forward_workspace_bytes() {
 }
 
 void prepare_workspace(void* workspace, void* stream) {
-  core::check(workspace != nullptr, "workspace is null; allocate forward_workspace_bytes() on the device");
+  check_forward_memory(workspace);
+  require_hopper();
   check_cuda(cudaMemsetAsync(workspace, 0, sizeof(Workspace), static_cast<cudaStream_t>(stream)),
              "cudaMemsetAsync of the forward workspace");
 }
 
 void check_workspace(const void* workspace, void* stream) {
+  check_forward_memory(workspace);
+  require_hopper();
   Workspace copy{};
   const auto s = static_cast<cudaStream_t>(stream);
   check_cuda(cudaMemcpyAsync(&copy, workspace, sizeof(copy), cudaMemcpyDeviceToHost, s),
@@ -137,6 +142,8 @@ void forward_pass::launch(const ForwardArguments& arguments, const ForwardConfig
 
 void forward(const ForwardArguments& arguments) {
   validate(arguments);
+  if (arguments.shape.batch == 0 || arguments.shape.rows == 0) return;
+  require_hopper();
   const ForwardConfig config = configure(arguments);
   forward_pass::launch(arguments, config, instance(config));
 }

@@ -28,8 +28,9 @@ inline constexpr std::int64_t section_bytes = std::int64_t{64} << 20;
 /// of one batch row serves its heads in every batch row.
 [[nodiscard]] constexpr std::int32_t matrices_a_section(const AttentionShape& s, const MaskShape& mask) {
   const std::int64_t batch_rows = mask.batch == 1 ? s.batch : 1;
-  return static_cast<std::int32_t>(std::max<std::int64_t>(
-      kv_heads_a_section(s) * mask.heads / std::max<std::int64_t>(s.kv_heads * batch_rows, 1), 1));
+  constexpr std::int64_t most = std::int64_t{1} << 30;  // more than a map holds
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(
+      kv_heads_a_section(s) * mask.heads / std::max<std::int64_t>(s.kv_heads * batch_rows, 1), 1, most));
 }
 
 }  // namespace flashmask::sm90::forward_pass

@@ -1,6 +1,8 @@
 // Which tile shapes there are, and which of them a mask should take: exact block counts times measured block costs.
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <string>
 
 #include "core/check.hpp"
 #include "flashmask/sm90.hpp"
@@ -58,6 +60,20 @@ TileShape cheapest(const ColumnMask& mask, std::span<const TileShape> tiles) {
   return best;
 }
 
+/// Throws, listing what there is, unless the tile is the backward's or in one of these lists of the forward.
+void check_listed(TileShape tile, std::initializer_list<std::span<const TileShape>> lists, const char* who) {
+  if (tile == backward_tile()) return;
+  std::string names;
+  for (const std::span<const TileShape> tiles : lists) {
+    for (const TileShape t : tiles) {
+      if (t == tile) return;
+      names += core::format("{}{}x{}", names.empty() ? "" : ", ", t.block_m, t.block_n);
+    }
+  }
+  core::fail(ErrorCode::invalid_argument, "{} a map of {}x{} tiles; expected one of {} (forward) or {}x{} (backward)",
+             who, tile.block_m, tile.block_n, names, backward_tile().block_m, backward_tile().block_n);
+}
+
 }  // namespace
 
 std::span<const TileShape> forward_tiles(std::int64_t head_dim) {
@@ -66,7 +82,17 @@ std::span<const TileShape> forward_tiles(std::int64_t head_dim) {
 }
 
 std::span<const TileShape> forward_tiles(const AttentionShape& shape, std::int64_t mask_heads) {
+  check_shape(shape);
+  check_mask_shape("the mask", {1, mask_heads, shape.rows, shape.columns}, shape);
   return forward_pass::can_pack(shape, mask_heads) ? all_tiles(shape.head_dim) : forward_tiles(shape.head_dim);
+}
+
+void check_tile(TileShape tile) {
+  check_listed(tile, {narrow_heads, wide_heads}, "no kernel takes");
+}
+
+void check_tile(TileShape tile, const AttentionShape& calls, std::int64_t mask_heads) {
+  check_listed(tile, {forward_tiles(calls, mask_heads)}, "no kernel of these calls takes");
 }
 
 TileShape forward_tile(std::int64_t head_dim) {
@@ -75,9 +101,7 @@ TileShape forward_tile(std::int64_t head_dim) {
 
 TileShape choose_forward_tile(const ColumnMask& mask, const AttentionShape& shape) {
   check_shape(shape);
-  core::check(mask.shape().rows == shape.rows && mask.shape().columns == shape.columns,
-              "the mask speaks of {} rows and {} columns, the calls of {} and {}", mask.shape().rows,
-              mask.shape().columns, shape.rows, shape.columns);
+  check_mask_shape("the mask", mask.shape(), shape);
   return cheapest(mask, forward_tiles(shape, mask.shape().heads));
 }
 

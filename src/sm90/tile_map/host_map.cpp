@@ -38,14 +38,13 @@ void check_map_shape(const MaskShape& mask, TileShape shape, const MapForm& form
   core::check(mask.rows <= int32_most - shape.block_m && mask.columns <= int32_most - 3 * shape.block_n,
               "rows and columns must leave room for three tiles below 2^31, got rows {}, columns {}", mask.rows,
               mask.columns);
-  const std::int64_t matrices = mask.batch * mask.heads;
-  const std::int64_t lists =
-      std::max((mask.rows + shape.block_m - 1) / shape.block_m, (mask.columns + shape.block_n - 1) / shape.block_n);
-  core::check(mask.batch <= int32_most && mask.heads <= int32_most &&
-                  matrices * std::max<std::int64_t>(lists, 1) < int32_most / 2,
-              "a tile map holds fewer than 2^30 row tiles and column blocks, got batch {} x mask heads {} x {}; split "
-              "the batch",
-              mask.batch, mask.heads, lists);
+  const std::int64_t lists = std::max<std::int64_t>(
+      {(mask.rows + shape.block_m - 1) / shape.block_m, (mask.columns + shape.block_n - 1) / shape.block_n, 1});
+  core::check(
+      mask.batch <= int32_most && mask.heads <= int32_most && mask.batch * mask.heads <= (int32_most / 2 - 1) / lists,
+      "a tile map holds fewer than 2^30 row tiles and column blocks, got batch {} x mask heads {} x {}; split "
+      "the batch",
+      mask.batch, mask.heads, lists);
 }
 
 MapCapacity default_capacity(const MaskShape& mask, TileShape shape, std::int64_t bitmap_bytes, const MapForm& form) {
