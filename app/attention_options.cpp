@@ -32,14 +32,14 @@ void add_attention_options(CLI::App& command, AttentionOptions& options) {
       ->group(group);
 }
 
-AttentionShape shape_of(const AttentionOptions& options, const ColumnMask& mask) {
+AttentionShape shape_of(const AttentionOptions& options, const MaskShape& mask) {
   AttentionShape shape;
-  shape.batch = mask.shape().batch;
-  shape.rows = mask.shape().rows;
-  shape.columns = mask.shape().columns;
+  shape.batch = mask.batch;
+  shape.rows = mask.rows;
+  shape.columns = mask.columns;
   shape.head_dim = options.head_dim;
   parse_heads(options.heads, shape);
-  const std::int64_t heads = mask.shape().heads;
+  const std::int64_t heads = mask.heads;
   core::check(heads == 1 || heads == shape.kv_heads || heads == shape.query_heads,
               "--mask-heads {}: expected 1, the KV heads ({}) or the query heads ({})", heads, shape.kv_heads,
               shape.query_heads);

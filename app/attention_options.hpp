@@ -24,8 +24,9 @@ struct AttentionOptions {
 /// Adds --heads, --head-dim, --dtype, --backend and --threads.
 void add_attention_options(CLI::App& command, AttentionOptions& options);
 
-/// The shape of attention under `mask`; throws naming --heads or --mask-heads where they do not fit together.
-AttentionShape shape_of(const AttentionOptions& options, const ColumnMask& mask);
+/// The shape of attention under a mask of this shape; throws naming --heads or --mask-heads where they do not fit
+/// together.
+AttentionShape shape_of(const AttentionOptions& options, const MaskShape& mask);
 
 /// Members "shape" {batch, rows, columns, query_heads, kv_heads, head_dim, dtype} of every report.
 format::Json shape_json(const AttentionShape& shape, DType dtype);

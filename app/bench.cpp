@@ -55,7 +55,7 @@ BenchResult describe(const NamedMask& named, const Options& options, const TileM
   result.digest = named.mask.digest();
   result.visible_cells = named.mask.visible_cells();
   result.mask_heads = named.mask.shape().heads;
-  result.shape = shape_of(options.attention, named.mask);
+  result.shape = shape_of(options.attention, named.mask.shape());
   result.dtype = parse_dtype(options.attention.dtype);
   result.work = work_of(result.shape, named.mask);
   set_tiles(result.tiles, named.mask, map);
@@ -179,7 +179,13 @@ void execute(const Options& options) {
   const bool device = on_sm90(options.attention);
   const std::vector<MaskRequest> requests = requests_of(options);
   check_backend(options.attention);
-  if (device) require_sm90();
+  check_writable(options.json);
+  if (device) {  // every option before the device, and the device before any work
+    for (const MaskRequest& request : requests) {
+      static_cast<void>(shape_of(options.attention, check_request(request, default_workload(request))));
+    }
+    require_sm90();
+  }
   std::vector<BenchResult> results;
   {
     const int runs = device ? 1 : options.warmup_count() + options.repeat_count();

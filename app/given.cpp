@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -76,6 +80,18 @@ void check_not_over(const std::string& input, std::string_view input_option, con
   if (input.empty() || output.path.empty() || input == "-" || output.path == "-") return;
   check(!same_file(input, output.path), "{} {} would be written over the file of {}; name another", output.option,
         output.path, input_option);
+}
+
+void check_writable(const std::string& path) {
+  if (path.empty() || path == "-") return;
+  std::error_code failed;
+  const bool directory = std::filesystem::is_directory(path, failed);
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const bool writable = access(path.c_str(), F_OK) == 0
+                            ? access(path.c_str(), W_OK) == 0
+                            : access(parent.empty() ? "." : parent.c_str(), W_OK | X_OK) == 0;
+  if (writable && !directory) return;
+  core::fail(ErrorCode::io, "{}: cannot open it for writing: {}", path, std::strerror(directory ? EISDIR : errno));
 }
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {

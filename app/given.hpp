@@ -30,6 +30,10 @@ std::string check_outputs(const std::vector<Output>& outputs);
 /// Refuses an output that would be written over `input`, the file of `input_option`.
 void check_not_over(const std::string& input, std::string_view input_option, const Output& output);
 
+/// Throws io, in the words of the write itself, where `path` could not be written; "-" and "" always can. Asked before
+/// the work whose result goes there.
+void check_writable(const std::string& path);
+
 /// Check of an option: a whole decimal number in [low, high], nothing that would be rounded, cut or saturated.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
 /// Check of an option: a number from 0 to 1.

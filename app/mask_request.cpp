@@ -105,19 +105,21 @@ void check_details(const MaskRequest& request, const std::string& builder) {
   }
 }
 
-NamedMask build_import(const MaskRequest& request) {
-  if (request.command != nullptr) {
-    constexpr std::string_view kWhy = "--import takes the whole mask from its file";
-    refuse_given(*request.command, {"--mask", "--workload", "--rows", "--columns", "--batch", "--mask-heads"}, kWhy);
-    for (const Detail& detail : details()) refuse_given(*request.command, {detail.option}, kWhy);
-  }
-  return {format::escaped(request.import_file),
-          "",
-          import_mask(request.import_file, request.import_format, request.causal),
-          {}};
+void check_import(const MaskRequest& request) {
+  if (request.command == nullptr) return;
+  constexpr std::string_view kWhy = "--import takes the whole mask from its file";
+  refuse_given(*request.command, {"--mask", "--workload", "--rows", "--columns", "--batch", "--mask-heads"}, kWhy);
+  for (const Detail& detail : details()) refuse_given(*request.command, {detail.option}, kWhy);
 }
 
-NamedMask build_workload(const MaskRequest& request, const std::string& source) {
+/// What a request asks masks::build() for.
+struct Resolved {
+  std::string builder;
+  masks::BuilderOptions options;
+  std::optional<format::Workload> workload;  ///< its trees and documents are in the options
+};
+
+Resolved resolve_workload(const MaskRequest& request, const std::string& source) {
   // The tokens of a workload are the columns; rows are the last of them.
   const std::optional<std::int64_t> asked = request.columns ? request.columns : request.rows;
   check(!asked || *asked > 0, "{} 0 with workload {}{}: expected 1 to {} tokens; leave it out for the workload's own",
@@ -140,12 +142,34 @@ NamedMask build_workload(const MaskRequest& request, const std::string& source) 
   check(request.command == nullptr || !given(*request.command, "--batch") ||
             request.batch == static_cast<std::int64_t>(workload.batch.size()),
         "--batch {}: workload {} has {} batch rows; leave it out", request.batch, source, workload.batch.size());
+  return {builder, std::move(options), std::move(workload)};
+}
+
+NamedMask build_workload(const MaskRequest& request, const std::string& source) {
+  Resolved resolved = resolve_workload(request, source);
+  const std::string& builder = resolved.builder;
   // Whoever named the builder is at fault where it does not exist or does not serve these rows.
-  ColumnMask mask = request.mask.empty() ? format::naming(source, [&] { return masks::build(builder, options); })
-                                         : masks::build(builder, options);
-  NamedMask named{fmt::format("{} of {}", builder, format::escaped(workload.name)), builder, std::move(mask), {}};
-  named.workload = std::move(workload);
+  ColumnMask mask = request.mask.empty()
+                        ? format::naming(source, [&] { return masks::build(builder, resolved.options); })
+                        : masks::build(builder, resolved.options);
+  NamedMask named{
+      fmt::format("{} of {}", builder, format::escaped(resolved.workload->name)), builder, std::move(mask), {}};
+  named.workload = std::move(resolved.workload);
   return named;
+}
+
+/// The workload of a request, empty if it names a mask alone.
+std::string source_of(const MaskRequest& request, const std::string& default_workload) {
+  if (!request.workload.empty() || !request.mask.empty()) return request.workload;
+  check(!default_workload.empty(), "name a mask: --mask, --workload or --import");
+  return default_workload;
+}
+
+/// Refuses a builder that does not exist, in the words of masks::build().
+void check_builder(const std::string& builder) {
+  const auto names = masks::builder_names();
+  const bool known = std::any_of(names.begin(), names.end(), [&](const auto& n) { return n.name == builder; });
+  if (!known) masks::build(builder, {});
 }
 
 std::string builder_list() {
@@ -234,14 +258,30 @@ void add_mask_options(CLI::App& command, MaskRequest& request) {
 }
 
 NamedMask build(const MaskRequest& request, const std::string& default_workload) {
-  if (!request.import_file.empty()) return build_import(request);
-  if (!request.workload.empty()) return build_workload(request, request.workload);
-  if (request.mask.empty()) {
-    check(!default_workload.empty(), "name a mask: --mask, --workload or --import");
-    return build_workload(request, default_workload);
+  if (!request.import_file.empty()) {
+    check_import(request);
+    return {format::escaped(request.import_file),
+            "",
+            import_mask(request.import_file, request.import_format, request.causal),
+            {}};
+  }
+  if (const std::string source = source_of(request, default_workload); !source.empty()) {
+    return build_workload(request, source);
   }
   check_details(request, request.mask);
   return {request.mask, request.mask, masks::build(request.mask, options_of(request)), {}};
+}
+
+MaskShape check_request(const MaskRequest& request, const std::string& default_workload) {
+  if (!request.import_file.empty()) return build(request, default_workload).mask.shape();
+  if (const std::string source = source_of(request, default_workload); !source.empty()) {
+    const Resolved resolved = resolve_workload(request, source);
+    check_builder(resolved.builder);
+    return masks::shape_of(resolved.options);
+  }
+  check_details(request, request.mask);
+  check_builder(request.mask);
+  return masks::shape_of(options_of(request));
 }
 
 }  // namespace flashmask::app

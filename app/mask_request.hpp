@@ -51,6 +51,9 @@ void add_mask_options(CLI::App& command, MaskRequest& request);
 /// asked for.
 NamedMask build(const MaskRequest& request, const std::string& default_workload);
 
+/// Refuses what build() refuses of the options themselves, without building a column; the shape the mask will have.
+MaskShape check_request(const MaskRequest& request, const std::string& default_workload);
+
 /// Formats of --import, for help texts.
 std::string import_formats();
 /// A mask from a file in one of those formats.

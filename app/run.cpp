@@ -27,6 +27,8 @@ using format::Json;
 /// Floating point operations the oracle may take before it is asked for a sample only: some seconds a core.
 constexpr double kOracleBudget = 2e10;
 
+constexpr const char* kDefaultWorkload = "histogram";
+
 struct Options {
   MaskRequest request;
   AttentionOptions attention;
@@ -210,13 +212,16 @@ void check_options(const Options& options) {
               options.ranks.ranks > 0 ? "--ranks" : "--check contamination");
   check_backend(options.attention);
   check_not_over(options.ranks.plan, "--plan", {"--json", options.json});
-  if (on_sm90(options.attention)) require_sm90();
+  check_writable(options.json);
+  if (!on_sm90(options.attention)) return;
+  static_cast<void>(shape_of(options.attention, check_request(options.request, kDefaultWorkload)));
+  require_sm90();
 }
 
 int execute(const Options& options) {
   check_options(options);
-  const NamedMask named = build(options.request, "histogram");
-  const AttentionShape shape = shape_of(options.attention, named.mask);
+  const NamedMask named = build(options.request, kDefaultWorkload);
+  const AttentionShape shape = shape_of(options.attention, named.mask.shape());
   const DType dtype = parse_dtype(options.attention.dtype);
   Times times;
   const TileMap map = [&] {

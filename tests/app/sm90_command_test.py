@@ -33,6 +33,24 @@ class Refusals(unittest.TestCase):
             self.assertIn("cpu", error)
             self.assertTrue(error.startswith("flashmask: error: "), error)
 
+    def test_bad_options_are_named_before_the_missing_gpu(self):
+        hidden = {"CUDA_VISIBLE_DEVICES": ""}
+        for arguments, part in ((["--heads", "5:2"], "--heads 5:2"), (["--heads", "0"], "--heads 0"),
+                                (["--heads", "abc"], "--heads abc"), (["--mask", "nosuch"], "\"nosuch\" is not known"),
+                                (["--workload", "nosuch"], "nosuch"), (["--mask-heads", "3"], "--mask-heads 3"),
+                                (["--json", "/nonexistent/x"], "/nonexistent/x: cannot open it for writing"),
+                                (["--rows", "0"], "--rows 0"), (["--import", "nosuch.json"], "nosuch.json")):
+            for command in ("run", "bench"):
+                for binary in (BINARY, FAKE):
+                    code, out, error = run(binary, command, *SM90, *arguments, environment=hidden)
+                    self.assertEqual((code, out), (2, ""), (command, arguments, error))
+                    self.assertIn(part, error)
+                    self.assertNotIn("Hopper", error)
+        for arguments in (["--workload", "nosuch"], ["--mask", "causal"], ["--mask-heads", "3"]):
+            code, out, error = run(BINARY, "bench", *SM90, "--twelve", *arguments, environment=hidden)
+            self.assertEqual((code, out), (2, ""), arguments)
+            self.assertNotIn("Hopper", error)
+
     def test_options_that_the_kernels_cannot_serve_are_named(self):
         for arguments, part in ((["run", "--dtype", "f32"], "--dtype f32 with --backend sm90"),
                                 (["bench", "--dtype", "f32"], "--dtype f32 with --backend sm90"),
