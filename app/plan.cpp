@@ -64,7 +64,7 @@ std::string certificate(const Plan& plan) {
   const std::string bound =
       fmt::format("lower bound {} ({})", grouped(plan.lower_bound()), to_string(plan.record().bound_by));
   if (plan.proven_optimal()) return fmt::format("optimal: {}", bound);
-  return fmt::format("at most {:.4f}% above the optimum: {}", plan.gap() * 100, bound);
+  return fmt::format("at most {} above the optimum: {}", percent_up(plan.gap(), 4), bound);
 }
 
 std::string sheet(const Timed& timed, const std::string& name, const Options& options) {
@@ -137,9 +137,9 @@ void compare(const Workload& workload, const Options& options) {
       const Plan& plan = timed.plan;
       const TrafficBytes bytes = plan.bytes(options.kv_heads, options.head_dim, options.element_bytes());
       table.add({std::string(to_string(kind)), fmt::format("{:.4f}", plan.imbalance()),
-                 plan.proven_optimal() ? "optimal" : fmt::format("{:.3f}%", plan.gap() * 100),
-                 grouped(largest(plan.record().inbound)), grouped(plan.traffic().inter_chunks),
-                 grouped(plan.traffic().intra_chunks), fmt::format("{:.1f}", static_cast<double>(bytes.inter) / 1e6),
+                 plan.proven_optimal() ? "optimal" : percent_up(plan.gap(), 3), grouped(largest(plan.record().inbound)),
+                 grouped(plan.traffic().inter_chunks), grouped(plan.traffic().intra_chunks),
+                 fmt::format("{:.1f}", static_cast<double>(bytes.inter) / 1e6),
                  fmt::format("{:.1f}", static_cast<double>(bytes.intra) / 1e6), megabytes(buffer_bytes(plan, options)),
                  duration(static_cast<double>(timed.micros) / 1000)});
     } catch (const Error& error) {
@@ -209,7 +209,7 @@ void sweep(const PlanMasks& masks, const Options& options) {
       table.add({std::to_string(c), std::to_string(r),
                  fmt::format("{:.4g}", static_cast<double>(workload.chunks()) / static_cast<double>(r)),
                  fmt::format("{:.4f}", timed.plan.imbalance()),
-                 timed.plan.proven_optimal() ? "optimal" : fmt::format("{:.3f}%", timed.plan.gap() * 100),
+                 timed.plan.proven_optimal() ? "optimal" : percent_up(timed.plan.gap(), 3),
                  fmt::format("{:.4f}", dual.imbalance()), fmt::format("{:.1f}", static_cast<double>(in) / 1e6),
                  megabytes(buffer_bytes(timed.plan, options)), duration(static_cast<double>(timed.micros) / 1000)});
     }

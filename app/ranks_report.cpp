@@ -58,7 +58,7 @@ std::string ranks_text(const RankEngine& engine) {
             fmt::format("peak / average {:.4f}; peak {}, lower bound {}: {}", plan.imbalance(), grouped(plan.peak()),
                         grouped(plan.lower_bound()),
                         plan.proven_optimal() ? "proven optimal"
-                                              : fmt::format("at most {:.2f}% above the optimum", 100 * plan.gap())));
+                                              : fmt::format("at most {} above the optimum", percent_up(plan.gap(), 2))));
   Table table({"rank", "node", "rows", "load", "needed", "pruned", "sent inside", "needed", "sent between", "needed",
                "MiB held"});
   for (std::size_t r = 0; r < engine.reports().size(); ++r) {

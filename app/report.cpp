@@ -4,11 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "core/environment.hpp"
 
 namespace flashmask::app {
+
+std::string percent_up(double share, int decimals) {
+  const double scale = std::pow(10.0, decimals);
+  return fmt::format("{:.{}f}%", std::ceil(share * 100 * scale) / scale, decimals);
+}
 
 std::string grouped(std::int64_t value) {
   std::string digits = fmt::format("{}", value);

@@ -15,6 +15,8 @@ namespace flashmask::app {
 /// Says once, on standard error, what is wrong with FLASHMASK_LOG and what it may hold.
 void check_log_variable();
 
+/// A share as a percentage with so many decimals, rounded up: what is said to be "at most".
+std::string percent_up(double share, int decimals);
 /// 1234567 as "1,234,567".
 std::string grouped(std::int64_t value);
 /// A share as "12.3%".

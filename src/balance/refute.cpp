@@ -246,6 +246,7 @@ struct Group {
 /// Covers chunks with groups: of the open chunk with the fewest groups left, every group is tried.
 class Covering {
  public:
+  static constexpr std::int64_t kGroupSteps = 8;  // of a group that is kept: its memory, too, is bounded by the steps
   using Wide = Refuter::Wide;
   Covering(const std::vector<std::int64_t>& loads, std::int64_t target, std::int64_t steps)
       : w_(loads), target_(target), steps_(steps) {
@@ -260,7 +261,9 @@ class Covering {
   void collect(std::size_t next, std::size_t more, Group group, Wide slack, std::vector<Group>& out) {
     if (--steps_ <= 0) return;
     if (more == 0) {
-      if (group.slack >= 0 && group.slack <= slack) out.push_back(group);
+      if (group.slack < 0 || group.slack > slack) return;
+      out.push_back(group);
+      steps_ -= kGroupSteps;
       return;
     }
     for (std::size_t i = next; i + more <= w_.size() && steps_ > 0; ++i) {
@@ -282,6 +285,8 @@ class Covering {
       if ((g.chunks & scarce) == 0) continue;
       const bool is_large = std::popcount(g.chunks) > count;
       if (is_large && large == 0) continue;
+      steps_ -= static_cast<std::int64_t>(groups.size());
+      if (steps_ <= 0) return false;
       std::vector<Group> left;
       for (const Group& other : groups) {
         if ((other.chunks & g.chunks) == 0 && other.slack <= slack - g.slack) left.push_back(other);

@@ -18,7 +18,7 @@ using Wide = Refuter::Wide;
 using List = Refuter::List;
 using WideList = std::vector<Wide>;
 
-constexpr std::int64_t kSearchSteps = 20'000'000;  // a second, more or less
+constexpr std::int64_t kSearchSteps = 100'000'000;  // a second, more or less
 
 class Verifier {
  public:
