@@ -13,6 +13,7 @@ ROOT = pathlib.Path(sys.argv.pop()).resolve()
 sys.path.insert(0, str(ROOT / "bench"))
 sys.dont_write_bytecode = True
 import peers_gpu  # noqa: E402
+import sm90_library  # noqa: E402
 
 ROWS = 250
 
@@ -29,7 +30,7 @@ class Masks(unittest.TestCase):
     def test_the_mask_mod_of_all_twelve_masks_shows_the_cells_of_the_dense_mask(self):
         for name in peers_gpu.MASKS:
             mask = peers_gpu.load_mask(COMMAND, name, ROWS)
-            mod = peers_gpu.mask_mod_of([mask[v] for v in peers_gpu.VECTORS])
+            mod = peers_gpu.mask_mod_of([mask[v] for v in sm90_library.VECTORS])
             cells = [[int(mod(0, 0, row, column)) for column in range(ROWS)] for row in range(ROWS)]
             self.assertEqual(cells, dense(name), name)
             self.assertEqual(sum(map(sum, cells)), mask["visible_cells"], name)
@@ -42,16 +43,16 @@ class Masks(unittest.TestCase):
             self.skipTest("no torch here")
         for name in peers_gpu.MASKS:
             mask = peers_gpu.load_mask(COMMAND, name, ROWS)
-            vectors = [torch.tensor(mask[v], dtype=torch.int32) for v in peers_gpu.VECTORS]
+            vectors = [torch.tensor(mask[v], dtype=torch.int32) for v in sm90_library.VECTORS]
             made = create_mask(peers_gpu.mask_mod_of(vectors), 1, 1, ROWS, ROWS, device="cpu")
             self.assertEqual(made[0, 0].int().tolist(), dense(name), name)
 
 
 class Structs(unittest.TestCase):
     def test_they_are_laid_out_as_in_the_header(self):
-        known = {"flashmask_attention_shape": peers_gpu.Shape, "flashmask_mask_shape": peers_gpu.MaskShape,
-                 "flashmask_tensor": peers_gpu.Tensor, "flashmask_sm90_forward_arguments": peers_gpu.ForwardCall,
-                 "flashmask_sm90_backward_arguments": peers_gpu.BackwardCall}
+        known = {"flashmask_attention_shape": sm90_library.Shape, "flashmask_mask_shape": sm90_library.MaskShape,
+                 "flashmask_tensor": sm90_library.Tensor, "flashmask_sm90_forward_arguments": sm90_library.ForwardCall,
+                 "flashmask_sm90_backward_arguments": sm90_library.BackwardCall}
         lines = []
         for name, struct in known.items():
             lines += [f'printf("%zu\\n", sizeof({name}));']
