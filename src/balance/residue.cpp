@@ -9,8 +9,6 @@
 namespace flashmask::balancing {
 namespace {
 
-constexpr std::int64_t kLargestModulus = 1 << 14;
-
 /// All but few loads equal `residue` modulo `modulus`.
 struct Lattice {
   std::int64_t modulus = 1;
@@ -22,10 +20,10 @@ struct Lattice {
 bool collect(const Instance& in, Lattice& lattice, std::size_t most) {
   lattice.offsets.clear();
   for (const std::int64_t w : in.loads) {
-    const std::int64_t offset = (w - lattice.residue) % lattice.modulus;
+    const std::int64_t offset = modulo(w - lattice.residue, lattice.modulus);
     if (offset == 0) continue;
     if (lattice.offsets.size() == most) return false;
-    lattice.offsets.push_back(offset < 0 ? offset + lattice.modulus : offset);
+    lattice.offsets.push_back(offset);
   }
   return true;
 }
@@ -35,8 +33,7 @@ bool collect(const Instance& in, Lattice& lattice, std::size_t most) {
 /// is at most t and nothing otherwise; chunks that share a rank save at most t together, so at most t/2 each.
 bool possible(const Instance& in, const Lattice& lattice, std::int64_t target) {
   const auto waste = [&](std::int64_t count) {
-    const std::int64_t t = (target - count * (lattice.residue % lattice.modulus)) % lattice.modulus;
-    return t < 0 ? t + lattice.modulus : t;
+    return modulo(target - count * (lattice.residue % lattice.modulus), lattice.modulus);
   };
   const std::int64_t most = in.counts.front(), fewest = in.counts.back();
   const std::int64_t many = in.chunks() - fewest * in.ranks();

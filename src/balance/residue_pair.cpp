@@ -6,22 +6,17 @@
 #include <numeric>
 #include <vector>
 
+#include "balance/residue.hpp"
 #include "balance/state.hpp"
 
 namespace flashmask::balancing {
 namespace {
 
-constexpr std::int64_t kLargestModulus = 1 << 14;
 constexpr std::int64_t kMostCount = 16;    // chunks a rank: a target costs the square of it
 constexpr std::int64_t kMostChunks = 512;  // of 30 instances a row it raised no bound at N = 1024 and 4096
 constexpr std::size_t kMostOthers = 64;    // loads of neither class
 constexpr int kDraws = 12, kDifferences = 4;
 constexpr int kPeriods = 2;  // of the modulus below the peak that are looked at
-
-std::int64_t modulo(std::int64_t x, std::int64_t g) {
-  const std::int64_t rest = x % g;
-  return rest < 0 ? rest + g : rest;
-}
 
 /// Loads by their rest: two classes, and those of neither.
 struct Classes {
