@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -107,11 +108,14 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
 CLI::Validator share_of_one() {
   return CLI::Validator(
       [](std::string& text) {
-        double value = -1;
-        const bool number = CLI::detail::lexical_cast(text, value);
-        return number && value >= 0 && value <= 1 ? std::string() : fmt::format("{} is not a number from 0 to 1", text);
+        double value = -1;  // from_chars reads decimals alone; the parser of options would take 0x1 too
+        const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool number = status == std::errc{} && end == text.data() + text.size();
+        return number && value >= 0 && value <= 1
+                   ? std::string()
+                   : fmt::format("{} is not a decimal number from 0 to 1, such as 0.01", text);
       },
-      "a number from 0 to 1");
+      "a decimal number from 0 to 1");
 }
 
 CLI::Validator whole_millionths() {
@@ -162,11 +166,18 @@ std::vector<std::string> entries(std::string_view option, std::string_view text)
   return all;
 }
 
-std::vector<std::int64_t> whole_numbers(std::string_view option, std::string_view text) {
+std::vector<std::int64_t> whole_numbers(std::string_view option, std::string_view text, std::int64_t low,
+                                        std::int64_t high, std::string_view advice) {
   std::vector<std::int64_t> numbers;
   for (const std::string& entry : entries(option, text)) {
     const auto number = integer(entry);
-    check(number.has_value(), "{}: entry {}, \"{}\", is no whole number below 2^63", option, numbers.size() + 1, entry);
+    if (!number || *number < low || *number > high) {
+      const auto most = static_cast<std::uint64_t>(high);  // a large one is known by its power of two
+      const bool power = most >= std::uint64_t{1} << 40 && std::has_single_bit(most);
+      core::fail(ErrorCode::invalid_argument, "{}: entry {}, {}, is not a whole number from {} to {}{}{}{}", option,
+                 numbers.size() + 1, entry, low, power ? fmt::format("2^{} = ", std::countr_zero(most)) : "", high,
+                 advice.empty() ? "" : "; ", advice);
+    }
     numbers.push_back(*number);
   }
   return numbers;

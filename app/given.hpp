@@ -36,7 +36,7 @@ void check_writable(const std::string& path);
 
 /// Check of an option: a whole decimal number in [low, high], nothing that would be rounded, cut or saturated.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high);
-/// Check of an option: a number from 0 to 1.
+/// Check of an option: a decimal number from 0 to 1.
 CLI::Validator share_of_one();
 
 /// Check of an option: a number with six decimals at most, as millionths are what is kept of it.
@@ -50,7 +50,8 @@ CLI::Option* add_pair(CLI::App& command, const std::string& name, std::optional<
 
 /// "a,b,c" as its entries; throws invalid_argument naming `option` and the position of an empty one.
 std::vector<std::string> entries(std::string_view option, std::string_view text);
-/// The same as whole numbers; throws naming the position of what is none.
-std::vector<std::int64_t> whole_numbers(std::string_view option, std::string_view text);
+/// The same as whole numbers in [low, high]; throws naming position and text of what is none, with `advice` behind it.
+std::vector<std::int64_t> whole_numbers(std::string_view option, std::string_view text, std::int64_t low,
+                                        std::int64_t high, std::string_view advice = {});
 
 }  // namespace flashmask::app

@@ -172,6 +172,13 @@ void check_builder(const std::string& builder) {
   if (!known) masks::build(builder, {});
 }
 
+/// Refuses one that was asked for by the option that names it.
+void check_asked_builder(const MaskRequest& request) {
+  if (request.mask.empty()) return;
+  format::naming((request.served.empty() ? "--mask " : "--layers ") + request.mask,
+                 [&] { check_builder(request.mask); });
+}
+
 std::string builder_list() {
   std::string list;
   for (const auto& builder : masks::builder_names())
@@ -265,6 +272,7 @@ NamedMask build(const MaskRequest& request, const std::string& default_workload)
             import_mask(request.import_file, request.import_format, request.causal),
             {}};
   }
+  check_asked_builder(request);
   if (const std::string source = source_of(request, default_workload); !source.empty()) {
     return build_workload(request, source);
   }
@@ -274,13 +282,13 @@ NamedMask build(const MaskRequest& request, const std::string& default_workload)
 
 MaskShape check_request(const MaskRequest& request, const std::string& default_workload) {
   if (!request.import_file.empty()) return build(request, default_workload).mask.shape();
+  check_asked_builder(request);
   if (const std::string source = source_of(request, default_workload); !source.empty()) {
     const Resolved resolved = resolve_workload(request, source);
     check_builder(resolved.builder);
     return masks::shape_of(resolved.options);
   }
   check_details(request, request.mask);
-  check_builder(request.mask);
   return masks::shape_of(options_of(request));
 }
 

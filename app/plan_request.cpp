@@ -159,14 +159,14 @@ PlanMasks plan_masks(const PlanRequest& request) {
     out.weights.push_back(1);
     return out;
   }
-  check(request.mask.mask.empty() && request.mask.import_file.empty(),
-        "--layers names the masks: leave --mask and --import out");
+  refuse_given(command, {"--mask", "--import"}, fmt::format("--layers {} names the masks", request.layers));
   MaskRequest one = request.mask;
   for (const std::string& layer : entries("--layers", request.layers)) {
     const std::size_t colon = layer.rfind(':');
     const auto count = colon == std::string::npos ? std::optional<std::int64_t>(1) : integer(layer.substr(colon + 1));
-    check(count && *count >= 1 && *count <= kMostLayers, "--layers {}: the count must be in [1, {}]", layer,
-          kMostLayers);
+    check(count && *count >= 1 && *count <= kMostLayers,
+          "--layers {}: entry {}, {}: the count behind the colon must be a whole number from 1 to {}, e.g. causal:12",
+          request.layers, out.weights.size() + 1, layer, kMostLayers);
     one.served.push_back(layer.substr(0, colon));
     out.weights.push_back(*count);
   }
@@ -189,9 +189,8 @@ WorkloadOptions workload_options(const PlanRequest& request, const PlanMasks& ma
     options.costs = format::parse_calibration(format::read_file(request.calibration), request.calibration);
   }
   if (!request.costs.empty()) {
-    const auto costs = whole_numbers("--costs", request.costs);
+    const auto costs = whole_numbers("--costs", request.costs, 0, kMost);
     check(costs.size() == 2, "--costs {}: expected two numbers, partial,unmasked", request.costs);
-    check(costs[0] >= 0 && costs[1] >= 0, "--costs {}: neither may be negative", request.costs);
     options.costs.forward = {.partial = costs[0], .unmasked = costs[1]};
   }
   options.forward_weight = request.directions == "backward" ? 0 : 1;
@@ -203,10 +202,10 @@ namespace {
 
 /// The loads of --loads: not negative, with a sum the planner takes.
 std::vector<std::int64_t> bare_loads(const std::string& text) {
-  std::vector<std::int64_t> loads = whole_numbers("--loads", text);
+  std::vector<std::int64_t> loads =
+      whole_numbers("--loads", text, 0, kMostLoad, "all loads together may be as much; use a coarser unit");
   std::int64_t sum = 0;
   for (std::size_t c = 0; c < loads.size(); ++c) {
-    check(loads[c] >= 0, "--loads: entry {}, {}, is negative; loads are from 0 on", c + 1, loads[c]);
     check(
         loads[c] <= kMostLoad - sum,
         "--loads: entry {}, {}, is too much: all loads together may be 2^62 = {}, and those before it sum to {}; use a "
@@ -244,13 +243,9 @@ void check_sum(const Workload& workload, const PlanRequest& request) {
 
 /// The speeds of --speeds, one a rank.
 std::vector<std::int64_t> rank_speeds(const PlanRequest& request) {
-  std::vector<std::int64_t> speeds = whole_numbers("--speeds", request.speeds);
+  std::vector<std::int64_t> speeds = whole_numbers("--speeds", request.speeds, 1, kMostSpeed);
   check(static_cast<std::int64_t>(speeds.size()) == request.ranks, "--speeds: {} entries for --ranks {}; give one each",
         speeds.size(), request.ranks);
-  for (std::size_t r = 0; r < speeds.size(); ++r) {
-    check(speeds[r] >= 1 && speeds[r] <= kMostSpeed, "--speeds: entry {}, {}, is not from 1 to {}", r + 1, speeds[r],
-          kMostSpeed);
-  }
   return speeds;
 }
 
@@ -275,10 +270,8 @@ Workload plan_workload(const PlanRequest& request, const PlanMasks& masks) {
   }
   if (given(*request.mask.command, "--speeds")) workload.speeds = rank_speeds(request);
   check_sum(workload, request);
-  check(plan_kind(request.kind) != PlanKind::per_document_dual_chunk || !workload.documents.empty(),
-        "--kind {}: it needs the lengths of the documents, the same in every batch row: name them with --workload, or "
-        "take dual_chunk",
-        request.kind);
+  check(plan_kind(request.kind) != PlanKind::per_document_dual_chunk || !workload.documents.empty(), "--kind {}: {}",
+        request.kind, kNeedsDocuments);
   return workload;
 }
 

@@ -18,6 +18,10 @@ namespace flashmask::app {
 
 inline constexpr std::int64_t kLongestChunk = 1 << 30;
 
+/// Why per_document_dual_chunk cannot plan a workload without documents, and what to do.
+inline constexpr std::string_view kNeedsDocuments =
+    "it needs the lengths of the documents, the same in every batch row: name them with --workload, or take dual_chunk";
+
 struct PlanRequest {
   MaskRequest mask;
   std::optional<std::string> loads;  ///< with commas between them

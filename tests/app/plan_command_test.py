@@ -188,7 +188,7 @@ class Plan(unittest.TestCase):
         self.assertEqual(self.plan("--mask", "causal", "--rows", "100", "--ranks", "2")["chunk"], 64)
 
     def test_bad_input_is_named(self):
-        for arguments, word in ((["--loads", "1,2", "--ranks", "0"], "ranks"), (["--loads", "1,-2"], "--loads: entry 2, -2, is negative"),
+        for arguments, word in ((["--loads", "1,2", "--ranks", "0"], "ranks"), (["--loads", "1,-2"], "--loads: entry 2, -2, is not a whole number from 0 to 2^62 = 4611686018427387904"),
                                 (["--loads", "1,2", "--ranks", "2", "--nodes", "3"], "--nodes 3: allowed are 1 to the number of ranks, 2"),
                                 (["--loads", "4611686018427387904,1"], "--loads: entry 2, 1, is too much: all loads together may be 2^62"),
                                 (["--loads", "4611686018427387900,1", "--ranks", "2", "--speeds", "1,2"],
@@ -202,9 +202,9 @@ class Plan(unittest.TestCase):
                                 (["--mask", "causal", "--rows", "8192", "--ranks", "2", "--costs", "1,46000000000000", "--speeds", "1,1000000"],
                                  "--speeds 1,1000000: the loads (--costs 1,46000000000000) sum to"),
                                 (["--loads", "1,2", "--ranks", "2", "--speeds", "1"], "--speeds: 1 entries for --ranks 2"),
-                                (["--loads", "1,2", "--ranks", "2", "--speeds", "1,0"], "--speeds: entry 2, 0, is not from 1"),
+                                (["--loads", "1,2", "--ranks", "2", "--speeds", "1,0"], "--speeds: entry 2, 0, is not a whole number from 1 to 1000000"),
                                 (["--mask", "causal", "--rows", "64", "--columns", "32"], "the mask has 64 rows and 32 columns"),
-                                ([*MASK, "--costs=-1,5"], "--costs -1,5: neither may be negative"),
+                                ([*MASK, "--costs=-1,5"], "--costs: entry 1, -1, is not a whole number from 0 to"),
                                 (["--mask", "causal", "--rows", "4096", "--kind", "per_document_dual_chunk"], "--workload"),
                                 (["--mask", "causal", "--rows", "4096", "--sweep", "--kind", "per_document_dual_chunk"],
                                  "--kind per_document_dual_chunk: it needs the lengths of the documents"),
@@ -213,14 +213,25 @@ class Plan(unittest.TestCase):
                                 ([*MASK, "--chunk", "0"], "chunk"), ([*MASK, "--nodes", "9"], "nodes"),
                                 (["--loads", ""], "--loads \"\": its value is empty"),
                                 (["--loads", "1,,2"], "--loads \"1,,2\": entry 2 is empty"),
-                                (["--loads", "1,2,"], "entry 3 is empty"), (["--loads", "1,2.5"], "entry 2, \"2.5\""),
-                                (["--loads", "9223372036854775808"], "entry 1"),
+                                (["--loads", "1,2,"], "entry 3 is empty"), (["--loads", "1,2.5"], "entry 2, 2.5, is not a whole number"),
+                                (["--loads", "1,9223372036854775808"],
+                                 "--loads: entry 2, 9223372036854775808, is not a whole number from 0 to 2^62 = 4611686018427387904; "
+                                 "all loads together may be as much; use a coarser unit"),
+                                (["--speeds", "99999999999999999999,1", "--loads", "1,2", "--ranks", "2"],
+                                 "--speeds: entry 1, 99999999999999999999, is not a whole number from 1 to 1000000"),
+                                (["--layers", "causal:2,x"], "--layers x: mask builder \"x\" is not known: expected one of full, causal"),
+                                (["--layers", "causal,full:x"],
+                                 "--layers causal,full:x: entry 2, full:x: the count behind the colon must be a whole number from 1 to 1000000"),
+                                (["--layers", "causal", "--mask", "full"], "--mask full: --layers causal names the masks; leave it out"),
+                                (["--mask", "caussal"], "--mask caussal: mask builder \"caussal\" is not known: expected one of full"),
+                                ([*MASK, "--epsilon", "0x1"], "--epsilon: 0x1 is not a decimal number from 0 to 1, such as 0.01"),
+                                ([*MASK, "--epsilon", "1e-7"], "--epsilon: 1e-7 is no whole number of millionths"),
                                 (["--loads", "1,2", "--chunk", "5"], "--chunk 5: --loads stands alone"),
                                 (["--loads", "1,2", "--speeds", "1,,2"], "--speeds \"1,,2\": entry 2"),
                                 ([*MASK, "--costs", "5"], "--costs 5: expected two numbers"),
                                 ([*MASK, "--layers", "causal,,full"], "--layers \"causal,,full\": entry 2"),
                                 ([*MASK, "--layers", "causal:2,full", "--window", "5"], "--window 5: mask causal has no use"),
-                                ([*MASK, "--epsilon", "nan"], "--epsilon: nan is not a number from 0 to 1"),
+                                ([*MASK, "--epsilon", "nan"], "--epsilon: nan is not a decimal number from 0 to 1"),
                                 ([*MASK, "--epsilon", "inf"], "--epsilon: inf"), ([*MASK, "--epsilon", "-0.1"], "--epsilon"),
                                 ([*MASK, "--search-seed", "99999999999999999999"], "99999999999999999999 is not a whole number"),
                                 ([*MASK, "--steps", "1e3"], "--steps: 1e3"), ([*MASK, "--kind", "lpt", "--steps", "3"], "--steps 3"),
@@ -231,12 +242,18 @@ class Plan(unittest.TestCase):
             self.assertIn(word, self.flashmask(*arguments, code=2))
 
 
+    def test_a_comparison_names_the_option_that_a_kind_misses(self):
+        for arguments in (["--loads", "1,2", "--ranks", "2"], ["--mask", "causal", "--rows", "4096"]):
+            self.assertIn("\nper_document_dual_chunk: left out: it needs the lengths of the documents, the same in every batch "
+                          "row: name them with --workload, or take dual_chunk\n", self.flashmask(*arguments, "--compare"))
+
     def test_a_sweep_refuses_what_is_out_of_range_and_says_what_it_leaves_out(self):
         mask = ["--mask", "causal", "--rows", "4096", "--sweep"]
         for option, value, most in [("--sweep-chunks", "0", "1073741824"), ("--sweep-chunks", "-5", "1073741824"),
                                     ("--sweep-ranks", "0", "65536"), ("--sweep-ranks", "2,70000", "65536")]:
             message = self.flashmask(*mask, f"{option}={value}", code=2)
-            self.assertIn(f"{option}: {value.split(',')[-1]} is not from 1 to {most}", message)
+            entry = value.split(",")
+            self.assertIn(f"{option}: entry {len(entry)}, {entry[-1]}, is not a whole number from 1 to {most}", message)
         text = self.flashmask(*mask, "--sweep-chunks", "4096,512", "--sweep-ranks", "2", "--nodes", "1")
         self.assertIn("left out: chunk 4096 on 2 ranks: only 1 chunks", text)
         text = self.flashmask(*mask, "--sweep-chunks", "512", "--sweep-ranks", "2,4", "--nodes", "4")
