@@ -115,7 +115,7 @@ struct Workload {
   std::int64_t chunk = 1;    ///< tokens per chunk, the last chunk may be shorter
   /// Relative speed of each rank, 1..kMostSpeed, empty for equal ones. The peak is then the largest ceil(load * fastest
   /// / own), and the chunks % ranks fastest ranks (of equal ones those with lower numbers) are the ones with one chunk
-  /// more.
+  /// more. Only their ratios count: a common factor, and speeds that are all equal, change nothing in the plan.
   std::vector<std::int64_t> speeds;
   std::vector<NeedSets> needs;          ///< one per mask; empty: traffic is not known and nodes do not matter
   std::vector<std::int64_t> documents;  ///< lengths in tokens, read by per_document_dual_chunk alone
@@ -190,7 +190,7 @@ struct PlanRecord {
   WorkUnit unit = WorkUnit::bare;
   std::vector<std::int64_t> assignment;   ///< the rank of each chunk
   std::vector<std::int64_t> chunk_loads;  ///< the workload's loads
-  std::vector<std::int64_t> speeds;       ///< empty for equal ranks
+  std::vector<std::int64_t> speeds;       ///< empty for equal ranks; `balance` writes them in lowest terms
   std::vector<std::int64_t> loads;        ///< by rank
   std::int64_t peak = 0;
   std::int64_t lower_bound = 0;

@@ -52,13 +52,12 @@ Found search(const Workload& workload, const balancing::Instance& in, const Rank
       break;
   }
   balancing::SolveOptions solve{.seed = options.seed, .steps = options.steps, .proof_steps = options.proof_steps};
-  if (options.time_budget) solve.deadline = balancing::Budget::Clock::now() + *options.time_budget;
-  balancing::Solution best = balancing::solve(in, solve);
-  if (workload.nodes > 1 && !workload.needs.empty()) {
-    balancing::HierarchyOptions hierarchy{.nodes = workload.nodes, .epsilon_millionths = options.epsilon_millionths};
-    for (const std::int64_t rank : rank_at) hierarchy.node_of.push_back(rank * workload.nodes / workload.ranks);
-    balancing::improve_traffic(in, workload.needs, hierarchy, solve, best);
-  }
+  if (options.time_budget) solve.deadline.emplace(std::chrono::steady_clock::now() + *options.time_budget);
+  balancing::HierarchyOptions hierarchy{.nodes = workload.nodes, .epsilon_millionths = options.epsilon_millionths};
+  for (const std::int64_t rank : rank_at) hierarchy.node_of.push_back(rank * workload.nodes / workload.ranks);
+  const bool alike = workload.nodes == 1 || workload.needs.empty();
+  const balancing::Solution best =
+      alike ? balancing::solve(in, solve) : balancing::solve_on_nodes(in, workload.needs, hierarchy, solve);
   return {renumbered(best.state.rank_of(), rank_at), best.bound, best.method};
 }
 
@@ -75,16 +74,16 @@ Plan balance(const Workload& workload, const BalanceOptions& options) {
   record.kind = options.kind;
   record.unit = workload.unit;
   record.chunk_loads = workload.loads;
-  record.speeds = workload.speeds;
+  record.speeds = balancing::lowest_terms(workload.speeds);  // nothing from here on looks at those of the workload
   record.tile_work = workload.tile_work;
   record.needs = workload.needs;
   record.seed = options.kind == PlanKind::hcc_ipo ? options.seed : 0;
   record.epsilon_millionths = options.kind == PlanKind::hcc_ipo ? options.epsilon_millionths : 0;
   record.loads.assign(static_cast<std::size_t>(workload.ranks), 0);
-  const Ranks rank_at = balancing::rank_at_place(workload.ranks, workload.speeds);
+  const Ranks rank_at = balancing::rank_at_place(workload.ranks, record.speeds);
   std::vector<std::int64_t> speeds;
-  for (std::size_t place = 0; place < rank_at.size() && !workload.speeds.empty(); ++place) {
-    speeds.push_back(workload.speeds[static_cast<std::size_t>(rank_at[place])]);
+  for (std::size_t place = 0; place < rank_at.size() && !record.speeds.empty(); ++place) {
+    speeds.push_back(record.speeds[static_cast<std::size_t>(rank_at[place])]);
   }
   const balancing::Instance in = balancing::make_instance(
       workload.loads, balancing::chunk_counts(workload.chunks(), workload.ranks), std::move(speeds));

@@ -1,6 +1,8 @@
 #include "balance/hierarchy.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 #include "balance/node_search.hpp"
@@ -17,7 +19,10 @@ constexpr std::int64_t kMostPerNode = 65'535;  // NodeTraffic counts in 16 bits
 constexpr std::int64_t kNodeSteps = 50;
 // With few nodes several short searches from the start find less traffic than one long one (five on 2 nodes: 8% less);
 // with many nodes one long search does.
-constexpr std::int64_t kStarts = 10;       // over the number of nodes
+constexpr std::int64_t kStarts = 10;  // over the number of nodes
+// Searches of the full effort over this, one after the other: by the clock from a short one on, by steps the full one.
+constexpr std::array<std::int64_t, 1> kBySteps = {1};
+constexpr std::array<std::int64_t, 3> kByClock = {16, 4, 1};
 constexpr std::int64_t kShareOfRanks = 8;  // an eighth of the allowance is left to stage 3
 constexpr std::uint64_t kSeedStride = 0x9e37;
 constexpr std::int64_t kTradeSteps = 300'000;  // swaps looked at, about a tenth of a microsecond each
@@ -50,31 +55,44 @@ class Hierarchy {
   }
 
   /// A state within `target` that was built for little traffic, or where the nodes cannot hold one, reached from `flat`
-  /// without leaving the target.
+  /// without leaving the target. Under a deadline short searches come before the full ones and the best of those that
+  /// ended in time is returned: with more time there are more of them, so nothing that a shorter time found is lost.
   State build(std::int64_t target, std::int64_t bound, std::int64_t typical, const State& flat) {
     target_ = target;
     const NodeLimits limits = limits_within(target - (target - bound) / kShareOfRanks);
     if (*std::max_element(limits.counts.begin(), limits.counts.end()) > kMostPerNode) return flat;
+    State best = flat;
+    std::int64_t least = typical;
+    const auto offer = [&](State state, std::int64_t worst) {
+      if (worst >= least) return;
+      least = worst;
+      best = std::move(state);
+    };
     const std::int64_t starts = std::max<std::int64_t>(1, kStarts / options_.nodes);
-    std::int64_t least = -1;
-    State best;
-    for (std::int64_t i = 0; i < starts; ++i) {
-      Budget budget(moves() / starts, solve_.deadline);
-      const std::uint64_t seed = solve_.seed + kSeedStride * static_cast<std::uint64_t>(i);
-      NodeTraffic traffic(needs_, options_.nodes, search_nodes(in_, needs_, limits, typical, seed, budget));
-      for (std::int64_t n = 0; n < options_.nodes; ++n) solve_node(n, traffic);
-      State found(in_, rank_of_);
-      trade(traffic, found);
-      if (found.peak(in_) > target || (least >= 0 && traffic.worst() >= least)) continue;
-      least = traffic.worst();
-      best = std::move(found);
+    for (const std::int64_t part : solve_.deadline ? std::span<const std::int64_t>(kByClock) : kBySteps) {
+      bool filled = false;
+      for (std::int64_t i = 0; i < starts; ++i) {
+        Budget budget(moves() / starts / part, solve_.deadline);
+        const std::uint64_t seed = solve_.seed + kSeedStride * static_cast<std::uint64_t>(i);
+        NodeTraffic traffic(needs_, options_.nodes, search_nodes(in_, needs_, limits, typical, seed, budget));
+        if (budget.cut_short()) return best;  // what a hot search holds is no plan yet
+        for (std::int64_t n = 0; n < options_.nodes; ++n) solve_node(n, traffic);
+        State found(in_, rank_of_);
+        trade(traffic, found);
+        if (found.peak(in_) > target) continue;
+        filled = true;
+        offer(std::move(found), traffic.worst());
+      }
+      if (least < typical) continue;
+      // Nodes that can be filled and have no less traffic leave little to find: mostly one long document.
+      Budget budget((filled ? moves() / 2 : 2 * moves()) / part, solve_.deadline);
+      std::vector<std::int32_t> node_of;
+      for (std::int64_t r = 0; r < in_.ranks(); ++r) node_of.push_back(static_cast<std::int32_t>(node_of_rank(r)));
+      State walked = walk_nodes(in_, needs_, options_.nodes, node_of, flat, target, solve_.seed, budget);
+      const std::int64_t worst = worst_inbound(walked);
+      offer(std::move(walked), worst);
     }
-    if (least >= 0 && least < typical) return best;
-    // Nodes that can be filled and have no less traffic leave little to find: mostly one long document.
-    Budget budget(least < 0 ? 2 * moves() : moves() / 2, solve_.deadline);
-    std::vector<std::int32_t> node_of;
-    for (std::int64_t r = 0; r < in_.ranks(); ++r) node_of.push_back(static_cast<std::int32_t>(node_of_rank(r)));
-    return walk_nodes(in_, needs_, options_.nodes, node_of, flat, target, solve_.seed, budget);
+    return best;
   }
 
  private:
@@ -219,6 +237,15 @@ bool improve_traffic(const Instance& in, std::span<const NeedSets> needs, const 
   flat.state = std::move(state);
   flat.method = PlanMethod::hierarchy;
   return true;
+}
+
+Solution solve_on_nodes(const Instance& in, std::span<const NeedSets> needs, const HierarchyOptions& options,
+                        const SolveOptions& solve) {
+  SolveOptions first = solve;
+  if (first.deadline) first.deadline = first.deadline->halfway();
+  Solution best = balancing::solve(in, first);
+  improve_traffic(in, needs, options, solve, best);
+  return best;
 }
 
 }  // namespace flashmask::balancing

@@ -17,4 +17,8 @@ struct HierarchyOptions {
 bool improve_traffic(const Instance& instance, std::span<const NeedSets> needs, const HierarchyOptions& options,
                      const SolveOptions& solve, Solution& flat);
 
+/// Both: the plan that ignores nodes, in half the time at most where there is a deadline, then less traffic.
+Solution solve_on_nodes(const Instance& instance, std::span<const NeedSets> needs, const HierarchyOptions& options,
+                        const SolveOptions& solve);
+
 }  // namespace flashmask::balancing

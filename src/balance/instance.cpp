@@ -42,6 +42,14 @@ void check_sum(std::string_view loads, std::int64_t total, std::span<const std::
              *fastest, *slowest);
 }
 
+std::vector<std::int64_t> lowest_terms(std::vector<std::int64_t> speeds) {
+  std::int64_t common = 0;
+  for (const std::int64_t s : speeds) common = std::gcd(common, s);
+  if (std::all_of(speeds.begin(), speeds.end(), [common](std::int64_t s) { return s == common; })) return {};
+  for (std::int64_t& s : speeds) s /= common;
+  return speeds;
+}
+
 std::vector<std::int32_t> rank_at_place(std::int64_t ranks, std::span<const std::int64_t> speeds) {
   std::vector<std::int32_t> order(static_cast<std::size_t>(ranks));
   std::iota(order.begin(), order.end(), 0);

@@ -33,6 +33,10 @@ void check_sum(std::string_view loads, std::int64_t total, std::span<const std::
 /// Throws invalid_argument naming the field unless `work` could have counted loads in `unit`.
 void check_tile_work(WorkUnit unit, const std::optional<TileWork>& work);
 
+/// The same relative speeds as whole numbers as small as they can be; none where all ranks are equal, as that is the
+/// problem without speeds, which has more arguments for a bound.
+std::vector<std::int64_t> lowest_terms(std::vector<std::int64_t> speeds);
+
 /// Ranks from the fastest to the slowest, equal ones by number: 0 .. ranks - 1 where `speeds` is empty. Position i of
 /// this order is place i; everything the search does is by place, so how ranks are numbered cannot change a peak.
 std::vector<std::int32_t> rank_at_place(std::int64_t ranks, std::span<const std::int64_t> speeds);

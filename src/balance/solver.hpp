@@ -18,7 +18,7 @@ struct SolveOptions {
   std::uint64_t seed = 0;
   std::int64_t steps = 0;  ///< of pairs; 0: default_steps
   std::int64_t proof_steps = 0;
-  std::optional<Budget::Clock::time_point> deadline{};
+  std::optional<Deadline> deadline{};
   bool pairs = true;
   bool triples = true;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "balance/families.hpp"
+#include "balance/hierarchy.hpp"
 #include "balance/node_traffic.hpp"
 #include "balance/node_walk.hpp"
 #include "balance/solver.hpp"
@@ -246,6 +247,55 @@ TEST(Hierarchy, the_walk_never_leaves_the_target_nor_adds_traffic) {
     fewer += worst(end) < worst(start);
   }
   EXPECT_GE(fewer, 20);
+}
+
+/// A clock that a look moves on by one tick: what a search does in n ticks is the same on every machine.
+std::int64_t ticks = 0;
+Deadline::Time ticking() {
+  return Deadline::Time(Deadline::Time::duration(++ticks));
+}
+
+TEST(Hierarchy, more_time_never_costs_traffic_and_most_of_the_gain_comes_early) {
+  for (const Family family : {Family::causal_document_8k, Family::prefix_lm_16k}) {
+    const std::int64_t nodes = 4, chunks = nodes * 64;
+    const Workload w = family_workload(family, chunks << 10, nodes * 8, nodes, 4711);
+    const Instance in = make_instance(w.loads, chunk_counts(chunks, w.ranks), {});
+    const Solution flat = solve(in, {});
+    const HierarchyOptions options{.nodes = nodes, .epsilon_millionths = 10'000};
+    const auto worst_after = [&](std::optional<std::int64_t> time) {
+      SolveOptions solving;
+      ticks = 0;
+      if (time) solving.deadline.emplace(Deadline::Time(Deadline::Time::duration(*time)), ticking);
+      Solution best = flat;
+      improve_traffic(in, w.needs, options, solving, best);
+      EXPECT_LE(best.state.peak(in),
+                std::max(flat.state.peak(in), in.normalised(in.original(flat.bound.value) * 101 / 100)));
+      std::vector<std::int32_t> node_of = best.state.rank_of();
+      for (std::int32_t& r : node_of) r = static_cast<std::int32_t>(r * nodes / w.ranks);
+      return NodeTraffic(w.needs, nodes, node_of).worst();
+    };
+    const std::int64_t without = worst_after({}), plenty = worst_after(std::int64_t{1} << 40), all = ticks + 1;
+    EXPECT_LE(plenty, without) << to_string(family);
+    std::vector<std::int64_t> left;  // after 1/20, 2/20, ... of the time that everything takes
+    for (std::int64_t share = 1; share <= 20; ++share) left.push_back(worst_after(all * share / 20));
+    EXPECT_TRUE(std::is_sorted(left.rbegin(), left.rend())) << to_string(family);
+    EXPECT_EQ(left.back(), plenty);
+    const std::int64_t gain = worst_after(0) - plenty;
+    ASSERT_GT(gain, 0);
+    EXPECT_GE((worst_after(0) - left[2]) * 2, gain) << to_string(family) << ": " << left[2] << " down to " << plenty;
+  }
+}
+
+TEST(Hierarchy, the_flat_plan_takes_half_the_time_at_most) {
+  // 64 chunks of many digits, four a rank: a proof without end would leave nothing for the traffic.
+  Workload w = family_workload(Family::causal_document_8k, 64 << 10, 16, 2, 12);
+  w.loads = uniform_loads(64, 1'000'000'000, 12);
+  const Instance in = make_instance(w.loads, chunk_counts(64, 16), {});
+  SolveOptions solving{.proof_steps = std::int64_t{1} << 40};
+  ticks = 0;
+  solving.deadline.emplace(Deadline::Time(Deadline::Time::duration(5000)), ticking);
+  EXPECT_EQ(solve_on_nodes(in, w.needs, {.nodes = 2, .epsilon_millionths = 10'000}, solving).method,
+            PlanMethod::hierarchy);
 }
 
 TEST(Hierarchy, nodes_may_have_different_numbers_of_ranks) {

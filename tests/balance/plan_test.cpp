@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "balance/families.hpp"
 #include "flashmask/balance.hpp"
 #include "flashmask/error.hpp"
 
@@ -101,6 +102,30 @@ TEST(Plan, the_fastest_ranks_hold_one_chunk_more) {
   Workload few = bare({10, 1, 1}, 2);
   few.speeds = {100, 90};
   EXPECT_EQ(balance(few).peak(), 11);
+}
+
+TEST(Plan, only_the_ratios_of_speeds_count_and_equal_ones_are_none) {
+  Workload w = balancing::family_workload(balancing::Family::causal_document_8k, 120 << 10, 16, 2, 3);
+  for (const PlanKind kind : {PlanKind::hcc_ipo, PlanKind::lpt, PlanKind::contiguous}) {
+    w.speeds.clear();
+    const Plan none = balance(w, {.kind = kind});
+    for (const std::int64_t speed : {1, 2, 100}) {
+      w.speeds.assign(16, speed);
+      const Plan equal = balance(w, {.kind = kind});
+      EXPECT_EQ(first_difference(equal, none), "") << to_string(kind) << " at " << speed;
+      EXPECT_EQ(equal.digest(), none.digest());
+    }
+  }
+  // Proven as without: with speeds no bound by residue is looked for.
+  w = bare({1207, 507, 1807, 2107, 907, 1107, 1607, 507, 1307, 107, 2307, 2038, 1407, 1507, 107, 1907}, 4);
+  w.speeds.assign(4, 7);
+  EXPECT_EQ(balance(w).record().bound_by, BoundBy::residue);
+  EXPECT_TRUE(balance(w).proven_optimal());
+  w.speeds = {200, 100, 300, 100};
+  const Plan coarse = balance(w);
+  EXPECT_EQ(coarse.record().speeds, (List{2, 1, 3, 1}));
+  w.speeds = {2, 1, 3, 1};
+  EXPECT_EQ(balance(w).digest(), coarse.digest());
 }
 
 TEST(Plan, an_empty_workload_is_a_plan_without_chunks) {

@@ -98,9 +98,9 @@ std::int64_t optimum_with_speeds(const List& loads, const List& speeds) {
 }
 
 /// Speed and load of every rank, sorted: what may not depend on numbers.
-std::vector<std::pair<std::int64_t, std::int64_t>> loads_by_speed(const Plan& plan) {
+std::vector<std::pair<std::int64_t, std::int64_t>> loads_by_speed(const Workload& w, const Plan& plan) {
   std::vector<std::pair<std::int64_t, std::int64_t>> out;
-  for (std::size_t r = 0; r < plan.loads().size(); ++r) out.emplace_back(plan.record().speeds[r], plan.loads()[r]);
+  for (std::size_t r = 0; r < plan.loads().size(); ++r) out.emplace_back(w.speeds[r], plan.loads()[r]);
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -138,7 +138,7 @@ TEST(Search, exchanging_the_speeds_of_ranks_exchanges_their_loads_and_no_peak) {
         const Plan plan = balance(other, {.kind = kind});
         ASSERT_EQ(plan.peak(), first.peak()) << "draw " << draw;
         ASSERT_EQ(plan.lower_bound(), first.lower_bound()) << "draw " << draw;
-        ASSERT_EQ(loads_by_speed(plan), loads_by_speed(first)) << "draw " << draw;
+        ASSERT_EQ(loads_by_speed(other, plan), loads_by_speed(w, first)) << "draw " << draw;
       } while (std::next_permutation(other.speeds.begin(), other.speeds.end()));
     }
   }
