@@ -5,6 +5,7 @@
 #include <bit>
 #include <limits>
 
+#include "balance/node_company.hpp"
 #include "balance/state.hpp"
 
 namespace flashmask::balancing {
@@ -12,13 +13,15 @@ namespace {
 
 constexpr std::size_t kLongestRun = 12;
 constexpr std::uint64_t kLow = 0xffffffff;
-constexpr std::int32_t kLook = 64;                 // how far the end of a stretch is looked for
-constexpr std::uint64_t kCuts = 4;                 // one in four cuts starts a stretch, one in four ends it
-constexpr int kCandidates = 4;                     // stretches looked at for one swap
-constexpr int kAttempts = 16;                      // between two looks at the schedule
-constexpr std::int64_t kLargestTraffic = 1 << 14;  // its square and the prices stay far from 64 bits
-constexpr std::size_t kLevels = 3;                 // chunks above 1/2, 1/3 and 1/4 of a rank's capacity are counted
-constexpr std::int64_t kCrowded = 32;              // overload of one chunk too many of a level
+constexpr std::uint64_t kOther = 0x9e3779b97f4a7c15ULL;  // makes a second number of one draw
+constexpr std::int32_t kLook = 64;                       // how far the end of a stretch is looked for
+constexpr std::uint64_t kCuts = 4;                       // one in four cuts starts a stretch, one in four ends it
+constexpr int kCandidates = 4;                           // stretches looked at for one swap
+constexpr int kAttempts = 16;                            // between two looks at the schedule
+constexpr std::int64_t kLargestTraffic = 1 << 14;        // its square and the prices stay far from 64 bits
+constexpr std::size_t kLevels = 3;     // chunks above 1/2, 1/3 and 1/4 of a rank's capacity are counted
+constexpr std::int64_t kCrowded = 32;  // overload of one chunk too many of a level
+constexpr std::int64_t kLonely = 4;    // overload of a unit of load that light chunks are missing
 
 /// 32 random bits to a number below `count` < 2^32.
 std::size_t choose(std::uint64_t bits, std::size_t count) {
@@ -39,11 +42,13 @@ class NodeSearch {
              std::uint64_t seed)
       : limits_(limits),
         traffic_(needs, static_cast<std::int64_t>(limits.counts.size()), consecutive(limits)),
+        company_(in, limits.largest),
         random_(seed),
         members_(limits.counts.size()),
         place_(in.loads.size()),
         loads_(limits.counts.size(), 0),
-        heavy_(limits.counts.size(), {0, 0, 0}) {
+        heavy_(limits.counts.size(), {0, 0, 0}),
+        shares_(limits.counts.size(), {0, 0}) {
     for (std::size_t c = 0; c < place_.size(); ++c) {
       auto& list = members_[node(c)];
       place_[c] = static_cast<std::int32_t>(list.size());
@@ -57,6 +62,7 @@ class NodeSearch {
         heavy_[node(c)][j] += heavy;
       }
       heavy_prefix_.push_back(levels);
+      if (company_.applies()) shares_[node(c)] += company_.of(c, 1);
     }
     const auto unit = static_cast<std::uint64_t>(in.total / std::max<std::int64_t>(1, in.chunks()) / 16);
     unit_shift_ = unit < 2 ? 0 : static_cast<int>(std::bit_width(unit)) - 1;
@@ -84,6 +90,7 @@ class NodeSearch {
   struct Change {
     std::int64_t load = 0;  // what node a loses and b gains
     Levels heavy{};
+    Company::Share share{0, 0};
   };
 
   [[nodiscard]] std::size_t node(std::size_t chunk) const {
@@ -104,9 +111,15 @@ class NodeSearch {
     }
     return sum;
   }
+  /// Light chunks that the heavy ones of a node want beside them, counted as overload.
+  [[nodiscard]] std::int64_t loneliness(std::size_t n, const Company::Share& share) const {
+    const std::int64_t missing = company_.applies() ? company_.missing(limits_.ranks[n], share) : 0;
+    return missing == 0 ? 0 : kLonely * (1 + ((missing - 1) >> unit_shift_));
+  }
   /// What node a loses when chunks [x, x + n) leave it for [y, y + n).
   [[nodiscard]] Change change(std::size_t x, std::size_t y, std::size_t n) const {
-    Change c{prefix_[x + n] - prefix_[x] - prefix_[y + n] + prefix_[y], {}};
+    Change c{prefix_[x + n] - prefix_[x] - prefix_[y + n] + prefix_[y]};
+    if (company_.applies()) c.share = company_.of(x, n) - company_.of(y, n);
     for (std::size_t j = 0; j < kLevels; ++j) {
       c.heavy[j] = heavy_prefix_[x + n][j] - heavy_prefix_[x][j] - heavy_prefix_[y + n][j] + heavy_prefix_[y][j];
     }
@@ -138,7 +151,7 @@ class NodeSearch {
   /// Two stretches of equal length on two nodes change places if the cost allows; returns the work beyond one step.
   std::int64_t attempt() {
     const std::uint64_t draw = random_.next();  // one draw, several choices: draws are what an attempt costs most
-    const std::size_t some = choose(draw >> 32, place_.size());
+    const std::size_t some = hotter(choose(draw >> 32, place_.size()), choose((draw * kOther) >> 32, place_.size()));
     const std::size_t a = node(some);
     const auto [x, longest] = cut(some, 1 + choose(draw & kLow, kLongestRun), draw >> 16);
     const std::size_t b = partner(x, longest, a);
@@ -157,7 +170,9 @@ class NodeSearch {
     }
     const Change moved = change(x, y, length);
     const std::int64_t crowds = crowding(a, moved.heavy, -1) + crowding(b, moved.heavy) - crowding(a) - crowding(b);
-    const std::int64_t dearer = price_ * (least - before_over + kCrowded * crowds);
+    const std::int64_t lonely = loneliness(a, shares_[a] - moved.share) + loneliness(b, shares_[b] + moved.share) -
+                                loneliness(a, shares_[a]) - loneliness(b, shares_[b]);
+    const std::int64_t dearer = price_ * (least - before_over + kCrowded * crowds + lonely);
     if (dearer > 2 * threshold_) return 0;
     const std::int64_t before = inbound_cost(a, b);
     const auto from = static_cast<std::int32_t>(x), to = static_cast<std::int32_t>(y);
@@ -172,6 +187,12 @@ class NodeSearch {
     commit(a, b, x, y, length, moved);
     if (++accepted_ % 16 == 0 || threshold_ == 0) keep();
     return work;
+  }
+
+  /// Of two chunks the one whose node receives more: it is the worst node that counts.
+  [[nodiscard]] std::size_t hotter(std::size_t x, std::size_t y) const {
+    const auto inbound = [this](std::size_t c) { return traffic_.inbound(static_cast<std::int64_t>(node(c))); };
+    return inbound(y) > inbound(x) ? y : x;
   }
 
   /// A node for chunks [x, x + length): that of a neighbour half of the time, else any with chunks.
@@ -194,6 +215,8 @@ class NodeSearch {
       heavy_[a][j] -= moved.heavy[j];
       heavy_[b][j] += moved.heavy[j];
     }
+    shares_[a] -= moved.share;
+    shares_[b] += moved.share;
     loads_[a] -= moved.load;
     loads_[b] += moved.load;
   }
@@ -202,7 +225,7 @@ class NodeSearch {
   void keep() {
     std::int64_t over = 0, sum = 0;
     for (std::size_t n = 0; n < loads_.size(); ++n) {
-      over += overload(n) + kCrowded * crowding(n);
+      over += overload(n) + kCrowded * crowding(n) + loneliness(n, shares_[n]);
       sum += traffic_.inbound(static_cast<std::int64_t>(n)) >> traffic_shift_;
     }
     const std::int64_t value =
@@ -215,11 +238,13 @@ class NodeSearch {
 
   const NodeLimits& limits_;
   NodeTraffic traffic_;
+  Company company_;
   Random random_;
   std::vector<std::vector<std::int32_t>> members_;  // chunks of every node
   std::vector<std::int32_t> place_;                 // of a chunk in its node's list
   std::vector<std::int64_t> loads_;
   std::vector<Levels> heavy_;               // by node: chunks of which j + 2 exceed a rank
+  std::vector<Company::Share> shares_;      // by node
   std::vector<std::int64_t> prefix_{0};     // of the chunk loads
   std::vector<Levels> heavy_prefix_{{}};    // of the heavy chunks
   int unit_shift_ = 0, traffic_shift_ = 0;  // overload and traffic are counted in units of 2^shift
