@@ -15,6 +15,12 @@ constexpr std::int64_t kNearMiss = 1;  // normalised units above the bound that 
 constexpr std::int64_t kNearMissSteps = 128;
 constexpr std::int64_t kFillAbove = 4096;  // the second fill may end one part in so many above the bound
 
+// With many ranks one instance in forty ends far above a bound that a longer search nearly reaches. With few it is
+// mostly the bound that is weak, and four times the steps move nothing.
+constexpr std::int64_t kManyRanks = 64;
+constexpr std::int64_t kFar = 1000;     // one part in so many above the bound
+constexpr std::int64_t kMoreSteps = 4;  // times the default
+
 /// One search with its own share of the budget.
 template <typename Key>
 bool attempt(PairSearch<Key>& search, std::int64_t target, std::int64_t steps, Budget& budget) {
@@ -117,6 +123,11 @@ void run_exact(const Instance& in, Budget budget, Solution& best) {
   }
 }
 
+bool far_above_bound(const Instance& in, const Solution& best) {
+  const std::int64_t bound = in.original(best.bound.value);
+  return in.original(best.state.peak(in)) - bound > bound / kFar;
+}
+
 }  // namespace
 
 Solution solve(const Instance& in, const SolveOptions& options) {
@@ -131,11 +142,17 @@ Solution solve(const Instance& in, const SolveOptions& options) {
   }
   if (!solved()) best.bound = residue_pair_bound(in, best.bound, best.state.peak(in));
   const Budget budget(options.steps > 0 ? options.steps : default_steps(in), options.deadline);
-  if (options.pairs && !solved()) {
+  const auto exchange = [&](const Budget& allowed) {
     if (in.total < (std::int64_t{1} << 46)) {
-      run_pairs<std::uint64_t>(in, budget, options.seed, best);
+      run_pairs<std::uint64_t>(in, allowed, options.seed, best);
     } else {
-      run_pairs<WideKey>(in, budget, options.seed, best);
+      run_pairs<WideKey>(in, allowed, options.seed, best);
+    }
+  };
+  if (options.pairs && !solved()) {
+    exchange(budget);
+    if (options.steps == 0 && in.ranks() >= kManyRanks && far_above_bound(in, best)) {
+      exchange(Budget(kMoreSteps * default_steps(in), options.deadline));
     }
   }
   if (options.triples && !solved() && triples_apply(in)) {

@@ -341,6 +341,19 @@ TEST(Search, loads_near_the_limit_do_not_overflow) {
   EXPECT_TRUE(balance(w).proven_optimal());
 }
 
+TEST(Search, with_many_ranks_what_ends_far_above_the_bound_is_searched_longer) {
+  // 832 steps leave these 0.21% and 0.34% above the bound.
+  for (const auto& [family, seed] :
+       {std::pair{Family::prefix_lm_16k, 506'016}, std::pair{Family::causal_document_8k, 502'028}}) {
+    Workload w;
+    const ColumnMask mask = family_mask(family, 1024 << 10, static_cast<std::uint64_t>(seed));
+    w.loads = chunk_loads(mask, 1024, {.costs = {.partial = 13, .unmasked = 10}});
+    w.ranks = 128;
+    EXPECT_LE(balance(w).gap(), 0.001) << to_string(family);
+    EXPECT_GT(balance(w, {.steps = 832}).gap(), 0.002) << to_string(family);
+  }
+}
+
 TEST(Search, a_time_budget_ends_the_search_at_the_largest_size) {
   Workload w;
   w.loads = uniform_loads(65'536, 1'000'000, 9);
