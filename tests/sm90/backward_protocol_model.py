@@ -48,18 +48,17 @@ Q_EARLY = "Q released before dK was read"
 DS_EARLY = "dS published before it is stored"
 NO_FENCE = "dS published without the fence"
 FEW_WORDS = "one word slot fewer than row stages + 2"
-DS_LATE = "dS published after the wait for the next tile"
+DS_LATE = "dS published after the wait for the tile after the next"
 SLOT_LATE = "work slot released after the wait for the next tile"
 SLOT_UNREAD = "work slot released before the place was read"
 WRITE_LATE = "dV and dK written after the next block's first product"
-NO_LAST_DS = "no publication of the last tile"
 END_PLACE = "the last block written to the end word's place"
 NO_LAST_WRITE = "the last block not written"
 VALUE_PARITY = "one V buffer's parity with two"
 WRONG = {
     **dict.fromkeys([K_EARLY, SLOT_EARLY, DS_NOT_FREE, Q_EARLY, DS_EARLY, NO_FENCE, FEW_WORDS, SLOT_UNREAD], FORMS),
     V_EARLY: [PLAIN],
-    **dict.fromkeys([DS_LATE, SLOT_LATE, WRITE_LATE, NO_LAST_DS, END_PLACE, NO_LAST_WRITE, VALUE_PARITY], [OVERLAPPED]),
+    **dict.fromkeys([DS_LATE, SLOT_LATE, WRITE_LATE, END_PLACE, NO_LAST_WRITE, VALUE_PARITY], [OVERLAPPED]),
 }
 
 
@@ -265,9 +264,8 @@ class Model(Machine):
         self.end_read(self.products[group])
         yield
         if previous is not None:
-            if self.wrong not in (NO_LAST_DS, DS_EARLY):
+            if self.wrong == DS_LATE:
                 self.publish_ds(group, tile - 1)
-            yield
             if self.wrong == END_PLACE:
                 check(self.work[word.block % STAGES] == previous.block, "the slot has another block")
             yield from self.take_block(previous.block)
@@ -278,9 +276,6 @@ class Model(Machine):
     def overlapped_step(self, group, word):
         tile, stage = word.tile, word.tile % self.form.row_stages
         yield
-        if tile != 0 and self.wrong not in (DS_LATE, DS_EARLY):
-            self.publish_ds(group, tile - 1)
-            yield
         complete = word.first and tile != 0  # the block before this one
         if complete and self.wrong != SLOT_LATE:
             yield from self.take_block(word.block - 1)
@@ -289,7 +284,6 @@ class Model(Machine):
             self.publish_ds(group, tile - 1)
         self.end_read(self.products[group])
         yield
-        self.load_stats(following)
         if tile != 0:
             if self.wrong != Q_EARLY:
                 self.release_row("q", tile - 1)
@@ -298,6 +292,8 @@ class Model(Machine):
         if word.last:
             self.empty["v"][word.block % self.form.value_stages].arrive(4)
         yield
+        self.load_stats(following)
+        yield from self.hand_over_ds(group, tile, publish=False)
         if following.first:
             yield from self.wait_key(following)
         scores = self.begin_read(self.scores_reads(following))
@@ -307,7 +303,6 @@ class Model(Machine):
         if complete and self.wrong != WRITE_LATE:
             self.write_block(group, word.block - 1)
         yield
-        self.load_stats(following)
         if following.tile is not None:
             yield from self.wait_dout(following)
         self.products[group] = self.begin_read([("o", stage, tile), ("q", stage, tile)] + self.dp_reads(following))
@@ -317,7 +312,9 @@ class Model(Machine):
         if self.wrong == Q_EARLY:
             self.release_row("q", tile)
         yield
-        yield from self.hand_over_ds(group, tile, publish=False)
+        if self.wrong not in (DS_LATE, DS_EARLY):
+            self.publish_ds(group, tile)
+            yield
         self.end_read(scores)
         self.release_slot_early(word)
         return following

@@ -111,16 +111,21 @@ struct Columns {
     }
   }
 
-  /// What this thread's rows start from (0: -LSE / scale, for S; 1: -D, for dP): two rows of eight groups.
-  __device__ __forceinline__ void load_stats(std::uint32_t stage, std::uint32_t which, std::int32_t (&rows)[8][2]) {
+  /// What this thread's rows start from (0: -LSE / scale, for S; 1: -D, for dP): two rows of `Groups` of the eight
+  /// groups of accumulators, from `first` on.
+  template <int Groups>
+  __device__ __forceinline__ void load_stats(std::uint32_t stage, std::uint32_t which, std::int32_t (&rows)[Groups][2],
+                                             std::uint32_t first = 0) {
     const std::uint32_t at = ptx::shared_address(memory.stats[0][which]) + stage * sizeof(memory.stats[0]) + row_pair;
 #pragma unroll
-    for (int k = 0; k < 8; ++k) ptx::load_shared_v2(at + k * 32, rows[k]);
+    for (std::uint32_t k = 0; k < Groups; ++k) ptx::load_shared_v2(at + (first + k) * 32, rows[k]);
   }
   /// Accumulators that start from it: no subtraction is left for the chain between two products.
-  __device__ __forceinline__ static void start_from(const std::int32_t (&rows)[8][2], float (&scores)[32]) {
+  template <int Groups>
+  __device__ __forceinline__ static void start_from(const std::int32_t (&rows)[Groups][2], float (&scores)[32],
+                                                    int first = 0) {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) scores[i] = __int_as_float(rows[i / 4][i % 2]);
+    for (int i = 0; i < 4 * Groups; ++i) scores[4 * first + i] = __int_as_float(rows[i / 4][i % 2]);
   }
 
   /// P = 2^(S scale) in place, S having started from -LSE / scale.

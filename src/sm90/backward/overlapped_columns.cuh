@@ -1,9 +1,10 @@
 // The column role where registers are left over (head_dim 64): dP has accumulators of its own, and dS registers of its
-// own beside P's, so that the products of the next tile run under the arithmetic of this one.
+// own beside P's, so that dV, dK and the next tile's dP run under the next tile's softmax.
 //
-// Per tile: softmax -> tell the dQ warpgroup of the last tile's dS -> issue the next tile's S -> dS -> issue dV, dK and
-// the next tile's dP -> store dS. The dQ warpgroup hears of dS a phase after the stores were issued, because the
-// fence between takes as long as half a softmax; a tile's Q and dO are held until the next tile's softmax is done.
+// Per tile: softmax -> dS, from P as it stands in the accumulators -> store dS -> issue the next tile's S, then dV, dK
+// and the next tile's dP -> tell the dQ warpgroup of dS. All products of a tile are issued one after another: a
+// warpgroup that finds the tensor cores taken by the other one waits once, and the stores of dS are done by the time
+// they are fenced. A tile's Q and dO are held until the next tile's softmax is done.
 #pragma once
 
 #include <cstdint>
@@ -64,10 +65,7 @@ struct OverlappedColumns : Columns<C> {
     pin_all(dp);
     pin_all(dv);
     pin_all(dk);
-    if (tile != 0) {
-      this->publish_ds(ds_stage(tile - 1));
-      this->write_block(this->take_block(slot));
-    }
+    if (tile != 0) this->write_block(this->take_block(slot));
     // The dQ warpgroup waits for a tile that does not come: let it read the end word.
     wait(memory.empty_ds, ds_stage(tile), (tile / Memory::stages & 1U) ^ 1U);
     arrive(memory.full_ds, ds_stage(tile));
@@ -93,15 +91,36 @@ struct OverlappedColumns : Columns<C> {
     pin_all(dp);
   }
 
+  /// Pairs `First` to `First` + 7 of dS = P (dP - D), dP having started from -D, from P before it was rounded.
+  template <int First>
+  __device__ __forceinline__ void compute_exact_ds() {
+#pragma unroll
+    for (int i = First; i < First + 8; ++i) {
+      ds[i] = pack_pair<C>(s[2 * i] * dp[2 * i], s[2 * i + 1] * dp[2 * i + 1]);
+    }
+  }
+  /// dS; then `s` and `dp` start from the statistics of the tile at `next`. In halves, each of which frees the
+  /// registers that the next loads need: all at once spills.
+  __device__ __forceinline__ void compute_ds_and_start(const Ring& next) {
+    std::int32_t scores[2][4][2], products[2][4][2];
+    this->load_stats(next.stage, 0, scores[0]);
+    compute_exact_ds<0>();
+    this->load_stats(next.stage, 1, products[0]);
+    this->load_stats(next.stage, 0, scores[1], 4);
+    compute_exact_ds<8>();
+    this->load_stats(next.stage, 1, products[1], 4);
+    this->start_from(scores[0], s), this->start_from(scores[1], s, 4);
+    this->start_from(products[0], dp), this->start_from(products[1], dp, 4);
+  }
+
   /// One tile; returns the next tile's word. On entry its S^T stands in `s`, its dP^T and the last tile's dV and dK are
-  /// on the way, and so is the last tile's dS into shared memory.
+  /// on the way.
   __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile, Ring& row) {
     const std::uint32_t stage = row.stage;
     const bool first = (word.flags & tile_flag::first) != 0;
     row.advance();
     this->softmax();
     if ((word.flags & tile_flag::partial) != 0) this->apply_intervals(word);
-    if (tile != 0) this->publish_ds(ds_stage(tile - 1));
     // The block before this one is complete. Its slot is freed before the wait: if this block has no other tile, the
     // next word is of the block that is drawn into that slot.
     const bool write = first && tile != 0;
@@ -115,23 +134,19 @@ struct OverlappedColumns : Columns<C> {
     pin_all(dk);
     pin_all(packed);
     pin_all(ds);
-    std::int32_t rows[8][2];
-    this->load_stats(row.stage, 0, rows);
     if (tile != 0) arrive(memory.empty_q, previous), arrive(memory.empty_dout, previous);
     if ((word.flags & tile_flag::last) != 0) arrive(memory.empty_v, this->value_buffer(word));
     this->pack_p();
-    this->start_from(rows, s);
+    compute_ds_and_start(row);
+    pin_all(ds);  // or the compiler puts dS under the product
+    wait(memory.empty_ds, ds_stage(tile), (tile / Memory::stages & 1U) ^ 1U);
+    if constexpr (C.accumulate_dq) this->store_ds(ds_stage(tile), ds);
     if ((next.flags & tile_flag::first) != 0) wait(memory.full_k, buffer_of(next.flags), parity_of(next.flags));
     pin_all(s);
     ptx::wgmma_fence();
     issue_scores(next, row);  // after the last tile: of stale ones, not used
     ptx::wgmma_commit();
     if (write) this->write_block(complete);
-    this->template compute_ds<0>(dp, ds);
-    this->load_stats(row.stage, 1, rows);
-    this->template compute_ds<8>(dp, ds);
-    this->start_from(rows, dp);
-
     if ((next.flags & tile_flag::end) == 0) wait_dout(next, row);
     pin_all(dp);
     pin_all(packed);
@@ -143,8 +158,7 @@ struct OverlappedColumns : Columns<C> {
     this->issue_gradient(dk, ds, memory.q[0], stage, !first);
     issue_dp(next, row);  // after the last tile: of stale ones, not used
     ptx::wgmma_commit();
-    wait(memory.empty_ds, ds_stage(tile), (tile / Memory::stages & 1U) ^ 1U);
-    if constexpr (C.accumulate_dq) this->store_ds(ds_stage(tile), ds);
+    this->publish_ds(ds_stage(tile));
     ptx::wgmma_wait<1>();  // S of the next tile
     pin_all(s);
     previous = stage;
