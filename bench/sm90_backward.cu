@@ -3,6 +3,7 @@
 //
 //   sm90_backward [--n 8192,32768] [--mask causal,document] [--head-dim 128] [--heads 16] [--kv-heads 16]
 //                 [--batch 4] [--sustained 0] [--deterministic 0]
+//                 [--paired 0,1]                           tiles of 128 or 256 columns: one CTA or two a work block
 //                 [--section 0] [--phases 0] [--parts 0]   lists, all combinations are compared; 0: the library's
 //                                                          choice (see BackwardCall)
 //
@@ -44,7 +45,7 @@ struct Options {
   std::vector<std::string> masks;
   std::int64_t head_dim = 128, heads = 0, kv_heads = 0, batch = 0;
   bool sustained = false, deterministic = false;
-  std::vector<std::string> sections{"0"}, phases{"0"}, parts{"0"}, fronts{"0"};
+  std::vector<std::string> sections{"0"}, phases{"0"}, parts{"0"}, fronts{"0"}, paired{"0"};
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -70,6 +71,7 @@ Options parse(int argc, char** argv) {
     if (key == "--phases") o.phases = split(value);
     if (key == "--parts") o.parts = split(value);
     if (key == "--front") o.fronts = split(value);
+    if (key == "--paired") o.paired = split(value);
   }
   if (o.masks.empty()) {
     for (const masks::BuilderName& b : masks::builder_names().subspan(0, 12)) o.masks.emplace_back(b.name);
@@ -271,9 +273,8 @@ Variant make_variant(const Options& o, const Case& c, const sm90::TileMapView& m
   return v;
 }
 
-/// Every combination of the options that are lists.
-std::vector<Variant> make_variants(const Options& o, const Case& c, const sm90::TileMapView& map) {
-  std::vector<Variant> variants;
+/// Appends every combination of the options that are lists.
+void append_variants(const Options& o, const Case& c, const sm90::TileMapView& map, std::vector<Variant>& variants) {
   for (const std::string& section : o.sections) {
     for (const std::string& phases : o.phases) {
       for (const std::string& parts : o.parts) {
@@ -289,7 +290,6 @@ std::vector<Variant> make_variants(const Options& o, const Case& c, const sm90::
       }
     }
   }
-  return variants;
 }
 
 struct Figures {
@@ -302,13 +302,15 @@ void print(const Variant& v, const std::string& mask, const Figures& f) {
   const AttentionShape& s = v.call.shape;
   std::printf(
       "{\"mask\": \"%s\", \"n\": %lld, \"head_dim\": %lld, \"heads\": \"%lld:%lld\", "
-      "\"section\": %d, \"phases\": %d, \"parts\": %d, \"front\": %d, \"deterministic\": %d, \"burst_ms\": %.4f, "
+      "\"paired\": %d, \"section\": %d, \"phases\": %d, \"parts\": %d, \"front\": %d, \"deterministic\": %d, "
+      "\"burst_ms\": %.4f, "
       "\"burst_tflops\": %.0f, "
       "\"burst_exact_tflops\": %.0f, \"sustained_ms\": %.4f, \"sustained_tflops\": %.0f, \"error_word\": %u, %s}\n",
       mask.c_str(), static_cast<long long>(s.rows), static_cast<long long>(s.head_dim),
-      static_cast<long long>(s.query_heads), static_cast<long long>(s.kv_heads), v.call.section_heads, v.call.phases,
-      v.call.parts, v.call.shared_front, v.call.deterministic ? 1 : 0, f.burst_ms, f.tile_gflop / f.burst_ms,
-      f.exact_gflop / f.burst_ms, f.sustained_ms, f.sustained_ms > 0 ? f.tile_gflop / f.sustained_ms : 0,
+      static_cast<long long>(s.query_heads), static_cast<long long>(s.kv_heads), v.call.map.block_n / 128 - 1,
+      v.call.section_heads, v.call.phases, v.call.parts, v.call.shared_front, v.call.deterministic ? 1 : 0, f.burst_ms,
+      f.tile_gflop / f.burst_ms, f.exact_gflop / f.burst_ms, f.sustained_ms,
+      f.sustained_ms > 0 ? f.tile_gflop / f.sustained_ms : 0,
       sm90::backward_pass::read_error(v.workspace.data(), nullptr), f.errors.c_str());
   std::fflush(stdout);
 }
@@ -323,11 +325,15 @@ void run(const Options& o, std::int64_t n) {
     const DeviceMaskVectors vectors(one.view());
     const DeviceBuffer<std::int64_t> counts(one.row_counts(0, 0));
     fill_lse<<<1024, 256>>>(c.lse.data(), counts.data(), n, batch * heads);
-    sm90::DeviceTileMap map(vectors.shape, TileShape{64, 128});
-    map.refill({vectors.lts.data(), vectors.lte.data(), vectors.uts.data(), vectors.ute.data()}, nullptr);
+    std::vector<sm90::DeviceTileMap> maps;
+    std::vector<Variant> variants;
+    for (const std::string& paired : o.paired) {
+      maps.emplace_back(vectors.shape, TileShape{64, paired == "0" ? 128 : 256});
+      maps.back().refill({vectors.lts.data(), vectors.lte.data(), vectors.uts.data(), vectors.ute.data()}, nullptr);
+      append_variants(o, c, maps.back().view(), variants);
+    }
     const double flop =
         10.0 * static_cast<double>(o.head_dim * heads * batch) * static_cast<double>(n) * static_cast<double>(n) * 1e-9;
-    const std::vector<Variant> variants = make_variants(o, c, map.view());
     std::vector<Figures> figures;
     std::vector<std::function<void()>> launches;
     for (const Variant& v : variants) {

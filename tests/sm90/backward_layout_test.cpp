@@ -113,8 +113,8 @@ TEST(BackwardLayout, tile_flags_name_the_buffers_of_successive_blocks_and_their_
     EXPECT_EQ(buffer_of(flags), block % 2);
     EXPECT_EQ(parity_of(flags), block / 2 % 2);
     for (const std::uint32_t stages : {1U, 2U}) {
-      EXPECT_EQ(value_buffer_of(flags, stages), block % stages);
-      EXPECT_EQ(value_parity_of(flags, stages), block / stages % 2);
+      EXPECT_EQ(buffer_of(flags, stages), block % stages);
+      EXPECT_EQ(parity_of(flags, stages), block / stages % 2);
     }
   }
 }

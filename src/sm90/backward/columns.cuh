@@ -17,6 +17,7 @@
 #include "sm90/backward/wait.cuh"
 #include "sm90/layout/descriptor.hpp"
 #include "sm90/layout/fragment.hpp"
+#include "sm90/ptx/cluster.cuh"
 #include "sm90/ptx/fence.cuh"
 #include "sm90/ptx/matrix.cuh"
 #include "sm90/ptx/shared_address.cuh"
@@ -29,6 +30,7 @@ template <BackwardConfig C>
 struct Columns {
   using Memory = SharedMemory<C>;
   using RowRing = RingPosition<Memory::row_stages>;
+  using DoutRing = RingPosition<Memory::dout_stages>;
   static constexpr std::uint32_t head_steps = static_cast<std::uint32_t>(C.head_dim) / 16;
   static constexpr std::uint32_t row_steps = block_rows / 16;
   static constexpr ptx::Operand operand = operand_of(C);
@@ -40,7 +42,8 @@ struct Columns {
 
   const MainParameters& p;
   Memory& memory;
-  std::uint32_t group;  ///< 0 or 1: which 64 columns
+  std::uint32_t group;     ///< 0 or 1: which 64 columns
+  std::uint32_t rank = 0;  ///< of the CTA in its pair
   // Kept over the loop: reading the lane index anew costs the latency of S2R in the middle of the chain.
   std::uint32_t row_pair;    ///< bytes to this lane's pair of rows inside the statistics
   std::uint32_t ds_address;  ///< where this lane's rows of dS go, stage 0
@@ -53,6 +56,7 @@ struct Columns {
     for (int i = 0; i < 32; ++i) s[i] = 0.0F;
 #pragma unroll
     for (int i = 0; i < 16; ++i) packed[i] = 0;
+    if constexpr (C.paired) rank = ptx::cluster_rank();
     const std::uint32_t lane = ptx::lane_index();
     const std::uint32_t warp = ptx::thread_index() / 32 % 4;
     row_pair = lane % 4 * 8;
@@ -67,11 +71,25 @@ struct Columns {
     __syncwarp();  // what the other lanes read comes before the arrival
     if (C.every_lane_arrives || ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
   }
+  /// For tiles that both CTAs of a pair load for each other.
+  __device__ __forceinline__ void arrive_everywhere(std::uint64_t* barriers, std::uint32_t stage) {
+    __syncwarp();
+    if (C.every_lane_arrives || ptx::elect_one()) {
+      ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
+      if constexpr (C.paired) ptx::mbarrier_arrive_remote(ptx::shared_address(barriers + stage), rank ^ 1U);
+    }
+  }
   [[nodiscard]] __device__ __forceinline__ static std::uint32_t value_buffer(const TileWord& word) {
-    return value_buffer_of(word.flags, Memory::value_stages);
+    return buffer_of(word.flags, Memory::value_stages);
   }
   __device__ __forceinline__ void wait_value(const TileWord& word) {
-    wait(memory.full_v, value_buffer(word), value_parity_of(word.flags, Memory::value_stages));
+    wait(memory.full_v, value_buffer(word), parity_of(word.flags, Memory::value_stages));
+  }
+  [[nodiscard]] __device__ __forceinline__ static std::uint32_t key_buffer(const TileWord& word) {
+    return buffer_of(word.flags, Memory::key_stages);
+  }
+  __device__ __forceinline__ void wait_key(const TileWord& word) {
+    wait(memory.full_k, key_buffer(word), parity_of(word.flags, Memory::key_stages));
   }
   __device__ __forceinline__ TileWord read_word(std::uint32_t tile) {
     std::int32_t w[4];
@@ -138,8 +156,8 @@ struct Columns {
   __device__ __forceinline__ void apply_intervals(const TileWord& word) {
     const std::uint32_t thread = ptx::thread_index() % warpgroup_threads;
     const std::int32_t base = word.row + static_cast<std::int32_t>(thread % 4 * 2);
-    const int4* column = p.intervals + static_cast<std::int64_t>(word.list) * block_columns + group * 64 +
-                         layout::accumulator_row(thread, 0);
+    const int4* column = p.intervals + static_cast<std::int64_t>(word.list) * C.work_columns() + rank * block_columns +
+                         group * 64 + layout::accumulator_row(thread, 0);
     const int4 a = __ldg(column);
     const int4 b = __ldg(column + 8);
     const std::uint32_t visible = visible_rows(a.x, a.y, a.z, a.w, base) | visible_rows(b.x, b.y, b.z, b.w, base) << 16;
@@ -189,14 +207,25 @@ struct Columns {
   [[nodiscard]] __device__ __forceinline__ WorkBlock take_block(std::uint32_t slot) {
     std::int32_t w[4];
     ptx::load_shared_v4(ptx::shared_address(&memory.work[slot]), w);
-    arrive(memory.empty_work, slot);
+    if constexpr (C.paired) {  // the scheduler of the first CTA fills both slots
+      __syncwarp();
+      if (C.every_lane_arrives || ptx::elect_one()) {
+        ptx::mbarrier_arrive_remote(ptx::shared_address(memory.empty_work + slot), 0);
+      }
+    } else {
+      arrive(memory.empty_work, slot);
+    }
     return {w[0], w[1], w[2], w[3]};
   }
   /// dV and dK of that block, then the completion signal.
   __device__ __forceinline__ void write_block(const WorkBlock& place) {
     write_gradient(place, dv, p.dv, 0, 1.0F);
     write_gradient(place, dk, p.dk, part_floats(p.extents, C.head_dim), p.scale);
-    if (p.signal.done != nullptr) signal_block(p.signal, place.block * block_columns, p.extents.columns);
+    if (p.signal.done != nullptr) signal_block(p.signal, first_column(place), p.extents.columns);
+  }
+  /// Of this CTA in a work block.
+  [[nodiscard]] __device__ __forceinline__ std::int32_t first_column(const WorkBlock& place) const {
+    return (place.block * C.ctas() + static_cast<std::int32_t>(rank)) * block_columns;
   }
   /// To the tensor, or, where groups are split, to the float32 sums at `part`.
   __device__ __forceinline__ void write_gradient(const WorkBlock& place, const float (&gradient)[C.head_dim / 2],
@@ -208,7 +237,7 @@ struct Columns {
                     gradient);
       return;
     }
-    const std::int32_t column = place.block * block_columns + static_cast<std::int32_t>(group) * 64;
+    const std::int32_t column = first_column(place) + static_cast<std::int32_t>(group) * 64;
     store_gradient<C>({tensor.at(place.batch, column, place.kv_head), tensor.position_stride,
                        p.extents.columns - column, p.extents.head_dim},
                       gradient, scale);
@@ -220,7 +249,8 @@ struct Columns {
     if ((word.flags & tile_flag::end) == 0) begin_first_block();
     std::uint32_t tile = 0;
     RowRing row;
-    for (; (word.flags & tile_flag::end) == 0; ++tile) word = step(word, tile, row);
+    DoutRing dout;
+    for (; (word.flags & tile_flag::end) == 0; ++tile) word = step(word, tile, row, dout);
     ptx::wgmma_wait<0>();
     pin_all(dk);
     // The dQ warpgroup waits for a tile that does not come: let it read the end word.
@@ -243,8 +273,10 @@ struct Columns {
   }
 
   /// One tile; returns the next tile's word. On entry its S^T stands in `s`, on exit the next tile's.
-  __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile, RowRing& row) {
+  __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile, RowRing& row, DoutRing& dout) {
     const std::uint32_t stage = row.stage;
+    constexpr bool one_ring = Memory::dout_stages == Memory::row_stages;
+    const std::uint32_t dout_stage = one_ring ? stage : dout.stage;
     const bool first = (word.flags & tile_flag::first) != 0;
     std::int32_t rows[8][2];
     load_stats(stage, 1, rows);
@@ -252,20 +284,21 @@ struct Columns {
     if ((word.flags & tile_flag::partial) != 0) apply_intervals(word);
     pack_p();
     start_from(rows, s);
-    wait(memory.full_dout, stage, row.parity);
+    wait(memory.full_dout, dout_stage, one_ring ? row.parity : dout.parity);
     if (first) wait_value(word);
     pin_all(s);
     pin_all(packed);
     pin_all(dv);
     ptx::wgmma_fence();
-    issue_product(s, memory.v[0], value_buffer(word), memory.dout[0], stage);  // dP^T
-    issue_gradient(dv, packed, memory.dout[0], stage, !first);
+    issue_product(s, memory.v[0], value_buffer(word), memory.dout[0], dout_stage);  // dP^T
+    issue_gradient(dv, packed, memory.dout[0], dout_stage, !first);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     pin_all(s);
     pin_all(packed);
     pin_all(dv);
-    arrive(memory.empty_dout, stage);
+    arrive_everywhere(memory.empty_dout, dout_stage);
+    if constexpr (!one_ring) dout.advance();
     if ((word.flags & tile_flag::last) != 0) arrive(memory.empty_v, value_buffer(word));
     compute_ds<0>(s, packed);
     row.advance();
@@ -274,8 +307,17 @@ struct Columns {
     load_stats(row.stage, 0, rows);
     compute_ds<8>(s, packed);
     start_from(rows, s);
-    const std::uint32_t key = buffer_of(next.flags);
-    if ((next.flags & tile_flag::first) != 0) wait(memory.full_k, key, parity_of(next.flags));
+    const std::uint32_t ds_stage = tile % Memory::stages;
+    const bool border = (next.flags & tile_flag::first) != 0;
+    if constexpr (C.paired) {
+      // With one K buffer the next block's K waits for the dQ warpgroup, and that for dS: it must not wait for K.
+      pin_all(packed);
+      wait(memory.empty_ds, ds_stage, (tile / Memory::stages & 1U) ^ 1U);
+      store_ds(ds_stage, packed);
+      if (border) publish_ds(ds_stage);
+    }
+    const std::uint32_t key = key_buffer(next);
+    if (border) wait_key(next);
     pin_all(s);
     pin_all(packed);
     pin_all(dk);
@@ -283,15 +325,18 @@ struct Columns {
     issue_product(s, memory.k[0], key, memory.q[0], row.stage);  // S^T; after the last tile: of stale ones, not used
     issue_gradient(dk, packed, memory.q[0], stage, !first);
     ptx::wgmma_commit();
-    const std::uint32_t ds_stage = tile % Memory::stages;
-    wait(memory.empty_ds, ds_stage, (tile / Memory::stages & 1U) ^ 1U);
-    if constexpr (C.accumulate_dq) store_ds(ds_stage, packed);
-    publish_ds(ds_stage);
+    if constexpr (C.paired) {
+      if (!border) publish_ds(ds_stage);
+    } else {
+      wait(memory.empty_ds, ds_stage, (tile / Memory::stages & 1U) ^ 1U);
+      if constexpr (C.accumulate_dq) store_ds(ds_stage, packed);
+      publish_ds(ds_stage);
+    }
     ptx::wgmma_wait<0>();
     pin_all(s);
     pin_all(packed);
     pin_all(dk);
-    arrive(memory.empty_q, stage);
+    arrive_everywhere(memory.empty_q, stage);
     if ((word.flags & tile_flag::last) != 0) write_block(take_block(buffer_of(word.flags)));
     return next;
   }

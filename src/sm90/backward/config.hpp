@@ -8,7 +8,7 @@
 namespace flashmask::sm90::backward_pass {
 
 inline constexpr std::int32_t block_rows = 64;      ///< query rows of a tile: 80 spills, 128 does not fit
-inline constexpr std::int32_t block_columns = 128;  ///< key columns of a work block, 64 a column warpgroup
+inline constexpr std::int32_t block_columns = 128;  ///< key columns of a CTA, 64 a column warpgroup
 inline constexpr std::int32_t warpgroup_threads = 128;
 
 /// Structural, so that it can be the kernel's one template argument.
@@ -20,6 +20,14 @@ struct BackwardConfig {
   bool accumulate_dq;
   /// Every lane arrives for itself instead of one for its converged warp: what racecheck needs to see an order.
   bool every_lane_arrives = false;
+  /// Two CTAs of a cluster work on 256 neighbouring columns, 128 each, and share every tile of Q and dO; each computes
+  /// half of head_dim of dQ over all 256 columns, for which they exchange dS. Half the bytes of Q and dO from L2, half
+  /// the reductions of dQ.
+  bool paired = false;
+
+  [[nodiscard]] constexpr std::int32_t ctas() const { return paired ? 2 : 1; }
+  /// Key columns of a work block.
+  [[nodiscard]] constexpr std::int32_t work_columns() const { return ctas() * block_columns; }
 
   [[nodiscard]] constexpr std::uint32_t warp_arrivals() const { return every_lane_arrives ? 32 : 1; }
   [[nodiscard]] constexpr std::int32_t halves() const { return head_dim / 64; }
@@ -33,9 +41,11 @@ struct BackwardConfig {
   [[nodiscard]] constexpr bool overlapped() const { return head_dim == 64; }
   // Buffers. Under the reductions of dQ a copy takes more than 2,000 cycles, so two tiles of Q and dO are not enough,
   // and at head_dim 128 the third leaves room for one V buffer only (docs/backward.md). Overlapped, a tile is held for
-  // half as long again.
+  // half as long again. Paired, the other CTA's K and dS take the room of the second K and the third dO.
+  [[nodiscard]] constexpr std::uint32_t key_stages() const { return paired ? 1 : 2; }
   [[nodiscard]] constexpr std::uint32_t value_stages() const { return head_dim == 64 ? 2 : 1; }
   [[nodiscard]] constexpr std::uint32_t row_stages() const { return head_dim == 64 ? 5 : 3; }
+  [[nodiscard]] constexpr std::uint32_t dout_stages() const { return paired ? 2 : row_stages(); }
 
   // Roles: warpgroups 0 and 1 own 64 columns each, warpgroup 2 owns dQ, one thread of warpgroup 3 loads. Four whole
   // warpgroups, because each of the SM's four partitions has its own register file.
@@ -52,6 +62,7 @@ struct BackwardConfig {
 template <BackwardConfig C>
 struct CheckedConfig {
   static_assert(C.head_dim == 64 || C.head_dim == 128, "tiles exist for head_dim 64 and 128; pad smaller ones");
+  static_assert(!C.paired || (C.head_dim == 128 && C.accumulate_dq), "pairs split dQ by halves of head_dim");
   static_assert(2 * C.column_registers() + C.dq_registers() + C.loader_registers() <= 4 * C.launch_registers(),
                 "the roles want more registers than the block was launched with: setmaxnreg would wait for ever");
   static constexpr BackwardConfig value = C;

@@ -12,6 +12,7 @@
 #include "sm90/backward/wait.cuh"
 #include "sm90/layout/descriptor.hpp"
 #include "sm90/ptx/bulk_copy.cuh"
+#include "sm90/ptx/cluster.cuh"
 #include "sm90/ptx/shared_address.cuh"
 #include "sm90/ptx/warp.cuh"
 #include "sm90/ptx/wgmma.cuh"
@@ -42,15 +43,22 @@ struct QueryGradient {
     if (C.every_lane_arrives || ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
   }
 
-  __device__ __forceinline__ void multiply(std::uint32_t key, std::uint32_t stage, std::uint32_t half) {
-    const std::uint64_t a = layout::mn_major_descriptor(
-        ptx::shared_address(memory.k[key]) + half * block_columns * layout::row_bytes, block_columns);
-    const std::uint64_t b = layout::k_major_descriptor(ptx::shared_address(memory.ds[stage][0]));
+  /// sum (+)= 64 elements of head_dim of 128 keys x their dS.
+  __device__ __forceinline__ void multiply(const std::uint8_t* keys, const std::uint8_t* ds, bool accumulate) {
+    const std::uint64_t a = layout::mn_major_descriptor(ptx::shared_address(keys), block_columns);
+    const std::uint64_t b = layout::k_major_descriptor(ptx::shared_address(ds));
 #pragma unroll
     for (std::uint32_t i = 0; i < block_columns / 16; ++i) {
-      ptx::wgmma<operand_of(C), ptx::Major::mn, ptx::Major::k>(sum, a + layout::mn_major_step(i),
-                                                               b + layout::k_major_step(i, block_rows), i != 0);
+      ptx::wgmma<operand_of(C), ptx::Major::mn, ptx::Major::k>(
+          sum, a + layout::mn_major_step(i), b + layout::k_major_step(i, block_rows), accumulate || i != 0);
     }
+  }
+  [[nodiscard]] __device__ __forceinline__ const std::uint8_t* key_half(std::uint32_t key, std::uint32_t half) const {
+    return memory.k[key] + half * block_columns * layout::row_bytes;
+  }
+  __device__ __forceinline__ void pin_sum() {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) ptx::pin(sum[i]);
   }
 
   __device__ __forceinline__ void add(std::int32_t dq_tile, std::int32_t half) {
@@ -74,18 +82,18 @@ struct QueryGradient {
       ptx::load_shared_v4(ptx::shared_address(&memory.words[tile % Memory::word_slots]), w);
       const auto flags = static_cast<std::uint32_t>(__shfl_sync(~0U, w[1], 0));
       if ((flags & tile_flag::end) != 0) return;
-      const std::uint32_t key = buffer_of(flags);
-      if constexpr (C.accumulate_dq) {
+      const std::uint32_t key = buffer_of(flags, Memory::key_stages);
+      if constexpr (C.paired) {
+        add_pair(tile, flags, key, w[3]);
+      } else if constexpr (C.accumulate_dq) {
 #pragma unroll
         for (std::uint32_t half = 0; half < C.halves(); ++half) {
-#pragma unroll
-          for (int i = 0; i < 32; ++i) ptx::pin(sum[i]);
+          pin_sum();
           ptx::wgmma_fence();
-          multiply(key, stage, half);
+          multiply(key_half(key, half), memory.ds[stage][0], false);
           ptx::wgmma_commit();
           ptx::wgmma_wait<0>();
-#pragma unroll
-          for (int i = 0; i < 32; ++i) ptx::pin(sum[i]);
+          pin_sum();
           if (half + 1 == C.halves()) release(flags, key, stage);
           add(w[3], static_cast<std::int32_t>(half));
         }
@@ -93,6 +101,38 @@ struct QueryGradient {
         release(flags, key, stage);
       }
     }
+  }
+
+  /// Paired: this CTA's half of head_dim over the columns of both, with the other CTA's dS, which each sends as soon as
+  /// it is stored.
+  __device__ __forceinline__ void add_pair(std::uint32_t tile, std::uint32_t flags, std::uint32_t key,
+                                           std::int32_t dq_tile) {
+    const std::uint32_t stage = tile % Memory::stages;
+    const std::uint32_t rank = ptx::cluster_rank();
+    if (ptx::thread_index() / 32 % 4 == 0 && ptx::elect_one()) {
+      const std::uint32_t landed = ptx::shared_address(&memory.pair.full_ds[stage]);
+      ptx::mbarrier_arrive_expect_tx(landed, sizeof(memory.ds[0]));
+      ptx::bulk_copy_to_cta(ptx::address_in(ptx::shared_address(memory.peer_ds[stage]), rank ^ 1U),
+                            ptx::shared_address(memory.ds[stage]), sizeof(memory.ds[0]),
+                            ptx::address_in(landed, rank ^ 1U));
+    }
+    __syncwarp();
+    pin_sum();
+    ptx::wgmma_fence();
+    multiply(key_half(key, rank), memory.ds[stage][0], false);
+    ptx::wgmma_commit();
+    wait_for(ptx::shared_address(&memory.pair.full_ds[stage]), tile / Memory::stages & 1U, p.error);
+    multiply(memory.peer_k, memory.peer_ds[stage][0], true);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    pin_sum();
+    __syncwarp();
+    if (C.every_lane_arrives || ptx::elect_one()) {
+      // The other CTA may overwrite what it sent, and send the next one.
+      ptx::mbarrier_arrive_remote(ptx::shared_address(memory.empty_ds + stage), rank ^ 1U);
+    }
+    release(flags, key, stage);
+    add(dq_tile, static_cast<std::int32_t>(rank));
   }
 
   /// dS has been read; so has K after the last tile of its block.

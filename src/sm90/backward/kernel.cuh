@@ -12,6 +12,7 @@
 #include "sm90/backward/scheduler.cuh"
 #include "sm90/backward/shared_memory.hpp"
 #include "sm90/ptx/barrier.cuh"
+#include "sm90/ptx/cluster.cuh"
 #include "sm90/ptx/fence.cuh"
 #include "sm90/ptx/warp.cuh"
 
@@ -24,17 +25,23 @@ __device__ __forceinline__ void initialise_barriers(SharedMemory<C>& memory) {
   };
   constexpr std::uint32_t columns = column_warps * C.warp_arrivals();
   constexpr std::uint32_t dq = dq_warps * C.warp_arrivals();
+  constexpr std::uint32_t ctas = C.ctas();  // what the other CTA of a pair reads too, its readers release
   for (std::uint32_t i = 0; i < SharedMemory<C>::stages; ++i) {
-    initialise(memory.full_work[i], 1), initialise(memory.empty_work[i], columns);
+    initialise(memory.full_work[i], 1), initialise(memory.empty_work[i], ctas * columns);
+    initialise(memory.full_ds[i], columns), initialise(memory.empty_ds[i], ctas * dq);
+    if constexpr (C.paired) initialise(memory.pair.full_ds[i], 1);
+  }
+  for (std::uint32_t i = 0; i < SharedMemory<C>::key_stages; ++i) {
     initialise(memory.full_k[i], 1), initialise(memory.empty_k[i], dq);
-    initialise(memory.full_ds[i], columns), initialise(memory.empty_ds[i], dq);
   }
   for (std::uint32_t i = 0; i < SharedMemory<C>::value_stages; ++i) {
     initialise(memory.full_v[i], 1), initialise(memory.empty_v[i], columns);
   }
   for (std::uint32_t i = 0; i < SharedMemory<C>::row_stages; ++i) {
-    initialise(memory.full_q[i], 1), initialise(memory.empty_q[i], columns);
-    initialise(memory.full_dout[i], 1), initialise(memory.empty_dout[i], columns);
+    initialise(memory.full_q[i], 1), initialise(memory.empty_q[i], ctas * columns);
+  }
+  for (std::uint32_t i = 0; i < SharedMemory<C>::dout_stages; ++i) {
+    initialise(memory.full_dout[i], 1), initialise(memory.empty_dout[i], ctas * columns);
   }
   ptx::fence_mbarrier_init();
 }
@@ -48,7 +55,11 @@ __global__ void __launch_bounds__(C.threads(), 1)
   SharedMemory<C>& memory = *reinterpret_cast<SharedMemory<C>*>(shared);
   const std::uint32_t warp = __shfl_sync(~0U, threadIdx.x / 32, 0);
   if (threadIdx.x == 0) initialise_barriers(memory);
-  __syncthreads();
+  if constexpr (C.paired) {
+    ptx::cluster_sync();
+  } else {
+    __syncthreads();
+  }
   if (warp < 8) {
     ptx::registers_increase<C.column_registers()>();
     std::conditional_t<C.overlapped(), OverlappedColumns<C>, Columns<C>> role(p, memory, warp / 4);
@@ -66,6 +77,10 @@ __global__ void __launch_bounds__(C.threads(), 1)
       draw_blocks<C>(p, memory);
     }
   }
+  if constexpr (C.paired) {  // nobody leaves while the other one may still write here
+    __syncwarp();
+    ptx::cluster_sync();
+  }
 }
 
 /// Queues the main kernel on `blocks` SMs; returns CUDA's status.
@@ -75,8 +90,18 @@ cudaError_t launch_main(const MainParameters& parameters, std::int32_t blocks, c
   const cudaError_t status =
       cudaFuncSetAttribute(main_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (status != cudaSuccess) return status;
-  main_kernel<C><<<static_cast<unsigned>(blocks), C.threads(), bytes, stream>>>(parameters, C);
-  return cudaGetLastError();
+  if constexpr (C.paired) {
+    cudaLaunchAttribute pair{};
+    pair.id = cudaLaunchAttributeClusterDimension;
+    pair.val.clusterDim = {2, 1, 1};
+    cudaLaunchConfig_t launch{};
+    launch.gridDim = static_cast<unsigned>(blocks), launch.blockDim = C.threads();
+    launch.dynamicSmemBytes = bytes, launch.stream = stream, launch.attrs = &pair, launch.numAttrs = 1;
+    return cudaLaunchKernelEx(&launch, main_kernel<C>, parameters, C);
+  } else {
+    main_kernel<C><<<static_cast<unsigned>(blocks), C.threads(), bytes, stream>>>(parameters, C);
+    return cudaGetLastError();
+  }
 }
 
 }  // namespace flashmask::sm90::backward_pass

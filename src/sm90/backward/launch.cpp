@@ -36,14 +36,16 @@ Extents extents_of(const AttentionShape& s, const TileMapView& map) {
           .mask_batch = map.batch,
           .mask_heads = map.heads,
           .row_tiles = narrow(ceil_div(s.rows, block_rows)),
-          .column_blocks = narrow(ceil_div(s.columns, block_columns))};
+          .column_blocks = narrow(ceil_div(s.columns, map.block_n)),
+          .work_columns = map.block_n};
 }
 
 StridedTensor strided(const TensorView& view) {
   return {static_cast<std::uint16_t*>(const_cast<void*>(view.data)), view.strides[0], view.strides[1], view.strides[2]};
 }
 
-LaunchMain* main_kernel_of(std::int32_t head_dim, bool bf16, bool deterministic) {
+LaunchMain* main_kernel_of(std::int32_t head_dim, bool bf16, bool deterministic, bool paired) {
+  if (paired) return bf16 ? launch_d128_bf16_paired : launch_d128_f16_paired;
   if (head_dim == 128) {
     if (deterministic) return bf16 ? launch_d128_bf16_deterministic : launch_d128_f16_deterministic;
     return bf16 ? launch_d128_bf16 : launch_d128_f16;
@@ -112,10 +114,10 @@ struct Dealing {
 /// Many blocks a multiprocessor: sections of heads whose Q, dO and float32 dQ stay in the L2 cache, in two phases of
 /// falling cost (3% on causal masks, nothing lost on others). Few blocks, as with grouped heads: heaviest first over
 /// all heads, because the last heavy block decides (causal 64:8 at 8192: 419 -> 455 TFLOP/s).
-Dealing default_dealing(const Extents& e, std::int32_t processors) {
+Dealing default_dealing(const Extents& e, std::int32_t workers) {
   constexpr std::int64_t section_bytes = std::int64_t{16} << 20;
   const std::int64_t heads = std::int64_t{e.batch} * e.kv_heads;
-  if (heads * e.column_blocks < std::int64_t{16} * processors) return {static_cast<std::int32_t>(heads), 1};
+  if (heads * e.column_blocks < std::int64_t{16} * workers) return {static_cast<std::int32_t>(heads), 1};
   const std::int64_t bytes_a_head = e.rows * e.group() * bytes_a_row(e.head_dim);
   return {static_cast<std::int32_t>(std::clamp<std::int64_t>(section_bytes / bytes_a_head, 1, heads)), 2};
 }
@@ -159,13 +161,13 @@ void encode_operands(const BackwardCall& call, MainParameters& p) {
 }
 
 /// All but the tile copies. `e` are the extents that the main kernel sees: with split groups, a KV head a part.
-MainParameters main_parameters(const BackwardCall& call, const Extents& e, std::int32_t processors, void* workspace,
+MainParameters main_parameters(const BackwardCall& call, const Extents& e, std::int32_t workers, void* workspace,
                                const WorkspaceLayout& layout) {
   const AttentionShape& s = call.shape;
   MainParameters p{};
   p.extents = e;
   // A caller's order is kept over all heads.
-  const Dealing dealing = call.order != nullptr ? Dealing{e.batch * e.kv_heads, 1} : default_dealing(e, processors);
+  const Dealing dealing = call.order != nullptr ? Dealing{e.batch * e.kv_heads, 1} : default_dealing(e, workers);
   p.lists = {.runs = call.map.column_runs,
              .begin = call.map.column_run_begin,
              .count = call.map.column_run_count,
@@ -227,7 +229,7 @@ WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_
   const auto aligned = [](std::int64_t bytes) { return static_cast<std::size_t>(ceil_div(bytes, 256) * 256); };
   parts = parts_of_shape(shape, parts);
   const std::int64_t row_tiles = shape.batch * shape.query_heads * ceil_div(shape.rows, block_rows);
-  const std::int64_t padded_columns = ceil_div(shape.columns, block_columns) * block_columns;
+  const std::int64_t padded_columns = ceil_div(shape.columns, 2 * block_columns) * 2 * block_columns;
   const std::int64_t groups = shape.batch * shape.kv_heads * parts;
   WorkspaceLayout layout{};
   layout.counters = 0;
@@ -245,20 +247,23 @@ WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_
 void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stream) {
   const AttentionShape& s = call.shape;
   const Extents e = extents_of(s, call.map);
-  const std::int32_t parts = parts_of_call(call);
+  const std::int32_t ctas = call.map.block_n / block_columns;  // of a work block
+  const std::int32_t parts = ctas == 1 ? parts_of_call(call) : 1;
   const WorkspaceLayout layout =
       workspace_layout(s, std::int64_t{call.map.batch} * call.map.heads, call.deterministic, parts);
   const bool bf16 = call.q.dtype == DType::bf16;
   const std::int32_t head_dim = tile_head_dim(s);
-  const std::int32_t processors = multiprocessors();
-  MainParameters p = main_parameters(call, split_extents(e, parts), processors, workspace, layout);
+  core::check(ctas == 1 || (head_dim == 128 && !call.deterministic),
+              "a map of {} columns a block is for head_dim above 64 and not deterministic", call.map.block_n);
+  const std::int32_t workers = multiprocessors() / ctas;
+  MainParameters p = main_parameters(call, split_extents(e, parts), workers, workspace, layout);
   check_cuda(launch_prepare(prepare_parameters(call, e, p, workspace, layout), stream), "launch of prepare_kernel");
   const bool any = work_items(p.extents) > 0 && s.rows > 0;
   if (any) {
     encode_operands(call, p);
-    const std::int32_t blocks = std::min(processors, work_items(p.extents));
+    const std::int32_t blocks = ctas * std::min(workers, work_items(p.extents));
     LaunchMain* const main =
-        call.main_kernel != nullptr ? call.main_kernel : main_kernel_of(head_dim, bf16, call.deterministic);
+        call.main_kernel != nullptr ? call.main_kernel : main_kernel_of(head_dim, bf16, call.deterministic, ctas == 2);
     check_cuda(main(p, blocks, stream), "launch of main_kernel");
     if (p.parts > 1) {
       check_cuda(combine_kernel_of(head_dim, bf16)(combine_parameters(call, p), stream), "launch of combine_kernel");

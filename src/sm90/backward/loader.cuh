@@ -8,6 +8,7 @@
 #include "sm90/backward/sweep.hpp"
 #include "sm90/backward/wait.cuh"
 #include "sm90/ptx/bulk_copy.cuh"
+#include "sm90/ptx/cluster.cuh"
 #include "sm90/ptx/fence.cuh"
 #include "sm90/ptx/global_word.cuh"
 #include "sm90/ptx/shared_address.cuh"
@@ -40,21 +41,51 @@ struct Loader {
     if (C.halves() == 2 && p.copies == 2) ptx::tensor_load(to + half_bytes, &map, on, 64, position, 0, head, batch);
   }
 
-  /// Waits until the next tile's buffer is free.
-  __device__ void wait_empty(std::uint64_t* barriers) {
-    wait_for(ptx::shared_address(barriers + tiles % Memory::row_stages), (tiles / Memory::row_stages & 1U) ^ 1U,
-             p.error);
+  /// The same of a tile of 64 rows. Paired, each CTA loads one half into the shared memory of both.
+  __device__ void copy_rows(const CUtensorMap& map, std::uint8_t* destination, std::uint64_t* barrier,
+                            std::int32_t position, std::int32_t head, std::int32_t batch) {
+    constexpr std::uint32_t half_bytes = block_rows * layout::row_bytes;
+    if constexpr (C.paired) {
+      const std::uint32_t rank = ptx::cluster_rank();
+      ptx::tensor_load_multicast(ptx::shared_address(destination) + rank * half_bytes, &map,
+                                 ptx::shared_address(barrier), 3, static_cast<std::int32_t>(rank) * 64, position, 0,
+                                 head, batch);
+    } else {
+      copy_tile(map, destination, half_bytes, barrier, position, head, batch);
+    }
+  }
+
+  /// Waits until the next tile's buffer of a ring is free, in both CTAs of a pair.
+  template <std::uint32_t Stages>
+  __device__ void wait_empty(std::uint64_t (&barriers)[Stages]) {
+    wait_for(ptx::shared_address(barriers + tiles % Stages), (tiles / Stages & 1U) ^ 1U, p.error);
   }
 
   /// Read from shared memory at every use: the loader has 32 registers.
   [[nodiscard]] __device__ const volatile WorkBlock& current() { return memory.work[blocks % Memory::stages]; }
 
+  /// First column of CTA `rank` of the pair in the current block.
+  [[nodiscard]] __device__ std::int32_t first_column(std::uint32_t rank) {
+    return (current().block * C.ctas() + static_cast<std::int32_t>(rank)) * block_columns;
+  }
+  [[nodiscard]] __device__ static std::uint32_t own_rank() {
+    if constexpr (C.paired) return ptx::cluster_rank();
+    return 0;
+  }
+
   __device__ void load_key() {
-    const std::uint32_t buffer = blocks % Memory::stages;
-    wait_for(ptx::shared_address(&memory.empty_k[buffer]), (blocks / Memory::stages & 1U) ^ 1U, p.error);
-    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_k[buffer]), kv_bytes);
+    const std::uint32_t buffer = blocks % Memory::key_stages;
+    wait_for(ptx::shared_address(&memory.empty_k[buffer]), (blocks / Memory::key_stages & 1U) ^ 1U, p.error);
+    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_k[buffer]),
+                                   kv_bytes + (C.paired ? kv_bytes / 2 : 0));
     copy_tile(p.k, memory.k[buffer], block_columns * layout::row_bytes, &memory.full_k[buffer],
-              current().block * block_columns, current().kv_head / p.parts, current().batch);
+              first_column(own_rank()), current().kv_head / p.parts, current().batch);
+    if constexpr (C.paired) {
+      const std::uint32_t rank = own_rank();
+      ptx::tensor_load(ptx::shared_address(memory.peer_k), &p.k, ptx::shared_address(&memory.full_k[buffer]),
+                       static_cast<std::int32_t>(rank) * 64, first_column(rank ^ 1U), 0, current().kv_head / p.parts,
+                       current().batch);
+    }
   }
 
   __device__ void load_value() {
@@ -62,7 +93,7 @@ struct Loader {
     wait_for(ptx::shared_address(&memory.empty_v[buffer]), (blocks / Memory::value_stages & 1U) ^ 1U, p.error);
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_v[buffer]), kv_bytes);
     copy_tile(p.v, memory.v[buffer], block_columns * layout::row_bytes, &memory.full_v[buffer],
-              current().block * block_columns, current().kv_head / p.parts, current().batch);
+              first_column(own_rank()), current().kv_head / p.parts, current().batch);
   }
 
   __device__ void post(const TileWord& word) {
@@ -83,13 +114,14 @@ struct Loader {
                    p.rows.stats + static_cast<std::int64_t>(flat) * stats_floats, sizeof(memory.stats[0]),
                    ptx::shared_address(&memory.full_q[stage]));
     const bool first = (flags & tile_flag::first) != 0;
-    if (first) load_key();
-    copy_tile(p.q, memory.q[stage], block_rows * layout::row_bytes, &memory.full_q[stage], tile * block_rows,
-              query_head, current().batch);
+    if (first && !C.paired) load_key();
+    copy_rows(p.q, memory.q[stage], &memory.full_q[stage], tile * block_rows, query_head, current().batch);
     wait_empty(memory.empty_dout);
-    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_dout[stage]), tile_bytes);
-    copy_tile(p.dout, memory.dout[stage], block_rows * layout::row_bytes, &memory.full_dout[stage], tile * block_rows,
-              query_head, current().batch);
+    const std::uint32_t dout_stage = tiles % Memory::dout_stages;
+    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_dout[dout_stage]), tile_bytes);
+    copy_rows(p.dout, memory.dout[dout_stage], &memory.full_dout[dout_stage], tile * block_rows, query_head,
+              current().batch);
+    if (first && C.paired) load_key();  // its one buffer is free late
     if (first) load_value();
     ++tiles;
   }
@@ -99,12 +131,19 @@ struct Loader {
     return p.front + current().batch * p.extents.kv_heads + current().kv_head;
   }
 
+  /// Where the sweep of the block begins: the same in both CTAs of a pair.
+  [[nodiscard]] __device__ std::uint32_t begin() {
+    if (p.front == nullptr) return 0;
+    if constexpr (C.paired) return memory.pair.fronts[blocks % Memory::stages];
+    return ptx::load_volatile(front());
+  }
+
   /// The tiles of the whole group, from the front on where there is one.
   __device__ void load_block() {
     const volatile std::int32_t& count = memory.tiles[blocks % Memory::stages];
-    sweep(p.extents, p.lists, current(), count, p.front == nullptr ? 0U : ptx::load_volatile(front()),
+    sweep(p.extents, p.lists, current(), count, begin(),
           [&](std::int32_t head, std::int32_t tile, bool partial, std::int32_t left) {
-            if (p.front != nullptr && tiles % front_step == 0) {
+            if (p.front != nullptr && tiles % front_step == 0 && own_rank() == 0) {
               ptx::store_volatile(front(), head * p.extents.row_tiles + tile);
             }
             load_tile(current().kv_head * p.extents.group() + head, tile,
@@ -113,9 +152,15 @@ struct Loader {
           });
   }
 
+  __device__ void wait_for_work() {
+    const std::uint32_t barrier = ptx::shared_address(&memory.full_work[blocks % Memory::stages]);
+    wait_for(barrier, blocks / Memory::stages & 1U, p.error);
+    if constexpr (C.paired) ptx::mbarrier_try_wait_cluster(barrier, blocks / Memory::stages & 1U);  // acquires
+  }
+
   __device__ void run() {
     for (;; blocks = blocks + 1) {
-      wait_for(ptx::shared_address(&memory.full_work[blocks % Memory::stages]), blocks / Memory::stages & 1U, p.error);
+      wait_for_work();
       if (current().block < 0) break;
       load_block();
     }

@@ -36,7 +36,7 @@ struct OverlappedColumns : Columns<C> {
 
   /// S^T of the tile at `row`, in the registers of the last one's.
   __device__ __forceinline__ void issue_scores(const TileWord& word, const Ring& row) {
-    this->issue_product(s, memory.k[0], buffer_of(word.flags), memory.q[0], row.stage);
+    this->issue_product(s, memory.k[0], this->key_buffer(word), memory.q[0], row.stage);
   }
   /// dP^T of the tile at `row`.
   __device__ __forceinline__ void issue_dp(const TileWord& word, const Ring& row) {
@@ -141,7 +141,7 @@ struct OverlappedColumns : Columns<C> {
     pin_all(ds);  // or the compiler puts dS under the product
     wait(memory.empty_ds, ds_stage(tile), (tile / Memory::stages & 1U) ^ 1U);
     if constexpr (C.accumulate_dq) this->store_ds(ds_stage(tile), ds);
-    if ((next.flags & tile_flag::first) != 0) wait(memory.full_k, buffer_of(next.flags), parity_of(next.flags));
+    if ((next.flags & tile_flag::first) != 0) this->wait_key(next);
     pin_all(s);
     ptx::wgmma_fence();
     issue_scores(next, row);  // after the last tile: of stale ones, not used

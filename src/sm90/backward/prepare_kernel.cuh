@@ -76,10 +76,12 @@ __device__ void prepare_rows(const PrepareParameters& p, std::int32_t tile) {
 /// The intervals of one column block of one mask head, side by side.
 __device__ inline void gather_intervals(const PrepareParameters& p, std::int32_t list) {
   const auto i = static_cast<std::int32_t>(threadIdx.x);
-  if (i >= block_columns) return;
+  const std::int32_t width = p.extents.work_columns;
+  static_assert(prepare_threads >= 2 * block_columns);
+  if (i >= width) return;
   const std::int64_t from = static_cast<std::int64_t>(list / p.extents.column_blocks) * p.map.padded_columns +
-                            list % p.extents.column_blocks * block_columns + i;
-  p.intervals[static_cast<std::int64_t>(list) * block_columns + i] =
+                            list % p.extents.column_blocks * width + i;
+  p.intervals[static_cast<std::int64_t>(list) * width + i] =
       make_int4(p.map.lts[from], p.map.lte[from], p.map.uts[from], p.map.ute[from]);
 }
 
@@ -93,8 +95,8 @@ __device__ inline void clear_unseen(const PrepareParameters& p, std::int32_t ite
     if (p.map.column_run_count[e.list(b, head * e.group() + g, block)] != 0) return;
   }
   const std::int32_t pieces = e.head_dim / 8;
-  for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < block_columns * pieces; i += prepare_threads) {
-    const std::int32_t column = block * block_columns + i / pieces;
+  for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < e.work_columns * pieces; i += prepare_threads) {
+    const std::int32_t column = block * e.work_columns + i / pieces;
     if (column >= e.columns) break;
     *reinterpret_cast<uint4*>(p.dk.at(b, column, head) + i % pieces * 8) = make_uint4(0, 0, 0, 0);
     *reinterpret_cast<uint4*>(p.dv.at(b, column, head) + i % pieces * 8) = make_uint4(0, 0, 0, 0);
@@ -103,10 +105,13 @@ __device__ inline void clear_unseen(const PrepareParameters& p, std::int32_t ite
   __threadfence();
   __syncthreads();
   if (threadIdx.x != 0) return;
-  const std::int32_t first = block * block_columns;
-  const std::int32_t last = min(first + block_columns, e.columns) - 1;
-  for (std::int32_t c = first / p.signal.chunk_columns; c <= last / p.signal.chunk_columns; ++c) {
-    ptx::reduce_add_release(p.signal.done + c, column_warps);
+  // As often as the CTAs of the main kernel would.
+  const std::int32_t end = min((block + 1) * e.work_columns, e.columns);
+  for (std::int32_t first = block * e.work_columns; first < end; first += block_columns) {
+    const std::int32_t last = min(first + block_columns, end) - 1;
+    for (std::int32_t c = first / p.signal.chunk_columns; c <= last / p.signal.chunk_columns; ++c) {
+      ptx::reduce_add_release(p.signal.done + c, column_warps);
+    }
   }
 }
 

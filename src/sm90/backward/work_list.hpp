@@ -12,7 +12,8 @@ namespace flashmask::sm90::backward_pass {
 struct Extents {
   std::int32_t batch, rows, columns, query_heads, kv_heads, head_dim;
   std::int32_t mask_batch, mask_heads;    ///< mask_batch is batch, or 1: one mask for every batch row
-  std::int32_t row_tiles, column_blocks;  ///< of 64 rows and 128 columns, rounded up
+  std::int32_t row_tiles, column_blocks;  ///< of 64 rows and work_columns columns, rounded up
+  std::int32_t work_columns = 128;        ///< of a work block: of one CTA, or of a pair
 
   /// Query heads that share one KV head.
   [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr std::int32_t group() const { return query_heads / kv_heads; }

@@ -97,4 +97,16 @@ __device__ __forceinline__ void tensor_load_multicast(std::uint32_t destination,
       : "memory");
 }
 
+/// The same, 5-D.
+__device__ __forceinline__ void tensor_load_multicast(std::uint32_t destination, const CUtensorMap* map,
+                                                      std::uint32_t barrier, std::uint16_t cta_mask, std::int32_t c0,
+                                                      std::int32_t c1, std::int32_t c2, std::int32_t c3,
+                                                      std::int32_t c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, "
+      "%5, %6, %7, %8}], [%2], %3;" ::"r"(destination),
+      "l"(map), "r"(barrier), "h"(cta_mask), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
+
 }  // namespace flashmask::sm90::ptx

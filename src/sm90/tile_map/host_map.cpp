@@ -62,7 +62,9 @@ MapCapacity default_capacity(const MaskShape& mask, TileShape shape, std::int64_
   const std::int64_t bitmap_size = std::int64_t{subtile_threads} * grid.subtiles() * 8;
   return {capped(row_lists * std::min<std::int64_t>(runs_per_list, grid.column_blocks), most_runs),
           capped(column_lists * std::min<std::int64_t>(runs_per_list, grid.row_tiles), most_runs),
-          capped(row_lists * grid.column_blocks, std::min(bitmap_bytes / bitmap_size, int32_most))};
+          shape.block_n > max_bitmap_columns
+              ? 0
+              : capped(row_lists * grid.column_blocks, std::min(bitmap_bytes / bitmap_size, int32_most))};
 }
 
 /// One row list (fixed row tile) or column list (fixed column block) before it is placed.

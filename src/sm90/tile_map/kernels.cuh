@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(list_threads, 8) write_lists(BuildArrays a) {
 
 /// One CTA of 128 * subtiles threads per bitmap, striding over all of them.
 __global__ void fill_bitmaps(BuildArrays a) {
-  __shared__ HiddenRows columns[max_block_n];
+  __shared__ HiddenRows columns[max_bitmap_columns];
   const std::int32_t used = *a.bitmaps_used;
   for (std::int32_t bitmap = blockIdx.x; bitmap < used; bitmap += gridDim.x) {
     const std::int32_t list = a.bitmap_list[bitmap];

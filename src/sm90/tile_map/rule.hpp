@@ -250,7 +250,7 @@ template <typename Columns>
 #if defined(__CUDA_ARCH__)
 #pragma unroll
 #endif
-  for (std::int32_t pair = 0; pair < max_block_n / 8; ++pair) {  // 4 elements: two columns of two rows
+  for (std::int32_t pair = 0; pair < max_bitmap_columns / 8; ++pair) {  // 4 elements: two columns of two rows
     if (pair * 8 >= grid.block_n) break;
     for (std::int32_t side = 0; side < 2; ++side) {
       const HiddenRows c = column(accumulator_column(t, 4 * pair + side));

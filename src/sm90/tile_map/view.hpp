@@ -34,8 +34,10 @@ inline constexpr std::int32_t subtile_rows = 64;
 inline constexpr std::int32_t subtile_threads = 128;
 /// 2 bits a subtile below the shared-bitmap bit.
 inline constexpr std::int32_t max_subtiles = 8;
-/// An accumulator of 64 x block_n has block_n / 2 elements a thread, and a bitmap word has 64 bits.
-inline constexpr std::int32_t max_block_n = 128;
+inline constexpr std::int32_t max_block_n = 256;
+/// Wider blocks have no bitmaps: an accumulator of 64 x block_n has block_n / 2 elements a thread, a bitmap word 64
+/// bits.
+inline constexpr std::int32_t max_bitmap_columns = 128;
 
 [[nodiscard]] FLASHMASK_HOST_DEVICE constexpr TileClass subtile_class(std::uint32_t classes, std::int32_t subtile) {
   return static_cast<TileClass>((classes >> (2 * subtile)) & 3U);
