@@ -31,13 +31,13 @@ struct BackwardCase {
   DeviceBuffer<std::uint8_t> workspace;
 
   BackwardCase(const AttentionShape& s, const MaskView& host_mask, std::uint64_t seed, bool is_deterministic,
-               Layout layout = Layout::bshd, float spread = 1)
+               Layout layout = Layout::bshd, float spread = 1, TileShape tile = sm90::backward_tile())
       : forward(s, host_mask, seed, {.layout = layout, .spread = spread}),
         dout(s.batch, s.rows, s.query_heads, s.head_dim, layout),
         dq(s.batch, s.rows, s.query_heads, s.head_dim, layout),
         dk(s.batch, s.columns, s.kv_heads, s.head_dim, layout),
         dv(s.batch, s.columns, s.kv_heads, s.head_dim, layout),
-        mask(host_mask.shape, sm90::backward_tile()),
+        mask(host_mask.shape, tile),
         deterministic(is_deterministic),
         workspace(static_cast<std::int64_t>(sm90::backward_workspace_bytes(s, host_mask.shape, is_deterministic))) {
     fill_normal(dout, 4 * seed + 4);

@@ -27,14 +27,18 @@ using Bf16 = __nv_bfloat16;
 const int draws = std::min(200, count_from_environment("FLASHMASK_DEVICE_DRAWS", 200));
 const int repeats = std::min(100, count_from_environment("FLASHMASK_DEVICE_REPEATS", 100));
 
+/// Tiles that a pair of CTAs works on.
+constexpr TileShape pair_tile{64, 256};
+
 /// A kernel of the library on at most two multiprocessors, so that even a small call has many blocks for each.
 template <sm90::backward_pass::LaunchMain* Kernel>
 cudaError_t on_two(const sm90::backward_pass::MainParameters& parameters, std::int32_t blocks, cudaStream_t stream) {
   return Kernel(parameters, std::min(blocks, 2), stream);
 }
 
-sm90::backward_pass::LaunchMain* two_multiprocessors(std::int64_t head_dim, bool deterministic) {
+sm90::backward_pass::LaunchMain* two_multiprocessors(std::int64_t head_dim, bool deterministic, bool paired) {
   using namespace sm90::backward_pass;
+  if (paired) return on_two<launch_d128_bf16_paired>;
   if (head_dim > 64) return deterministic ? on_two<launch_d128_bf16_deterministic> : on_two<launch_d128_bf16>;
   return deterministic ? on_two<launch_d64_bf16_deterministic> : on_two<launch_d64_bf16>;
 }
@@ -43,6 +47,11 @@ sm90::backward_pass::LaunchMain* two_multiprocessors(std::int64_t head_dim, bool
 struct Dealing {
   const char* name;
   std::int32_t divisor, shared_front, section_heads, phases;
+  bool paired = false;
+  /// Whether there is such a call.
+  [[nodiscard]] bool has(std::int64_t head_dim, bool deterministic) const {
+    return !paired || (head_dim > 64 && !deterministic);
+  }
 };
 void PrintTo(const Dealing& dealing, std::ostream* out) {
   *out << dealing.name;
@@ -50,7 +59,9 @@ void PrintTo(const Dealing& dealing, std::ostream* out) {
 
 class BackwardOrder : public ::testing::TestWithParam<Dealing> {
  protected:
-  static BackwardCall dealt(const BackwardCase<Bf16>& c) {
+  static TileShape tile() { return GetParam().paired ? pair_tile : sm90::backward_tile(); }
+  template <typename T>
+  static BackwardCall dealt(const BackwardCase<T>& c) {
     BackwardCall call = call_of(c);
     const Dealing& d = GetParam();
     call.shared_front = d.shared_front;
@@ -63,8 +74,9 @@ class BackwardOrder : public ::testing::TestWithParam<Dealing> {
     }
     return call;
   }
+  template <typename T = Bf16>
   bool check(const AttentionExtents& e, const RawMask& mask, std::uint64_t seed, Layout layout = Layout::bshd) {
-    BackwardCase<Bf16> c(shape_of(e), mask.view(), seed, false, layout);
+    BackwardCase<T> c(shape_of(e), mask.view(), seed, false, layout, 1, tile());
     c.forward.run(forward_workspace);
     run_call(c, dealt(c));
     return c.expect_right(errors, describe(e) + " seed " + std::to_string(seed));
@@ -86,6 +98,11 @@ TEST_P(BackwardOrder, agrees_with_float64_on_every_mask_kind) {
           random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns}, static_cast<MaskKind>(kind));
       ASSERT_TRUE(check(e, mask, seed)) << "mask kind " << kind;
     }
+    Random random(++seed);
+    const AttentionExtents half{1, 300, 700, 2, 2, 1, 128};
+    const RawMask mask =
+        random_family_mask(random, {half.batch, 1, half.rows, half.columns}, static_cast<MaskKind>(kind));
+    ASSERT_TRUE(check<__half>(half, mask, seed)) << "fp16, mask kind " << kind;
   }
 }
 
@@ -105,6 +122,7 @@ TEST_P(BackwardOrder, many_short_blocks_a_multiprocessor_follow_one_another) {
   for (const MaskKind kind : {MaskKind::full, MaskKind::any_values, MaskKind::sparse_blocks, MaskKind::dead_columns}) {
     for (const std::int64_t rows : {64, 192}) {
       for (const std::int64_t head_dim : {64, 128}) {
+        if (!GetParam().has(head_dim, false)) continue;
         const AttentionExtents e{2, rows, 2048, 8, 8, 1, head_dim};
         Random random(50 + static_cast<int>(kind));
         const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns}, kind);
@@ -122,14 +140,15 @@ TEST_P(BackwardOrder, two_multiprocessors_take_all_blocks_one_after_another) {
                                         {1, 190, 900, 2, 2, 128},
                                         {2, 190, 390, 4, 2, 128}}) {
       for (const bool deterministic : {false, true}) {
+        if (!GetParam().has(shape.head_dim, deterministic)) continue;
         const auto seed = static_cast<std::uint64_t>(500 + kind);
         Random random(seed);
         const RawMask mask =
             random_family_mask(random, {shape.batch, 1, shape.rows, shape.columns}, static_cast<MaskKind>(kind));
-        BackwardCase<Bf16> c(shape, mask.view(), seed, deterministic);
+        BackwardCase<Bf16> c(shape, mask.view(), seed, deterministic, Layout::bshd, 1, tile());
         c.forward.run(forward_workspace);
         BackwardCall call = dealt(c);
-        call.main_kernel = two_multiprocessors(shape.head_dim, deterministic);
+        call.main_kernel = two_multiprocessors(shape.head_dim, deterministic, GetParam().paired);
         run_call(c, call);
         ASSERT_TRUE(c.expect_right(errors, "mask kind " + std::to_string(kind) + ", head_dim " +
                                                std::to_string(shape.head_dim) +
@@ -144,7 +163,7 @@ TEST_P(BackwardOrder, stays_right_when_repeated_on_one_workspace) {
     Random random(31 + static_cast<int>(kind));
     const AttentionShape shape{2, 2777, 1834, 8, 2, 128};
     const RawMask mask = random_family_mask(random, {2, 2, shape.rows, shape.columns}, kind);
-    BackwardCase<Bf16> c(shape, mask.view(), 5, false);
+    BackwardCase<Bf16> c(shape, mask.view(), 5, false, Layout::bshd, 1, tile());
     c.forward.run(forward_workspace);
     const BackwardCall call = dealt(c);
     run_call(c, call);
@@ -160,16 +179,17 @@ TEST_P(BackwardOrder, stays_right_when_repeated_on_one_workspace) {
 
 TEST_P(BackwardOrder, chunks_report_completion) {
   for (const std::int64_t head_dim : {64, 128}) {
+    if (!GetParam().has(head_dim, false)) continue;
     const AttentionExtents e{2, 300, 1000, 4, 2, 1, head_dim};
     Random random(3);
     const RawMask mask = random_family_mask(random, {e.batch, 1, e.rows, e.columns}, MaskKind::dead_columns);
-    BackwardCase<Bf16> c(shape_of(e), mask.view(), 4, false);
+    BackwardCase<Bf16> c(shape_of(e), mask.view(), 4, false, Layout::bshd, 1, tile());
     c.forward.run(forward_workspace);
     constexpr std::int32_t chunk = 200;  // borders inside blocks
     const DeviceBuffer<std::uint32_t> counts(std::vector<std::uint32_t>(5, 0));
     BackwardCall call = dealt(c);
     call.signal = {counts.data(), chunk};
-    call.main_kernel = two_multiprocessors(head_dim, false);
+    call.main_kernel = two_multiprocessors(head_dim, false, GetParam().paired);
     run_call(c, call);
     ASSERT_TRUE(c.expect_right(errors, "with completion counts"));
     const std::vector<std::uint32_t> got = counts.download();
@@ -182,7 +202,9 @@ TEST_P(BackwardOrder, chunks_report_completion) {
 INSTANTIATE_TEST_SUITE_P(Each, BackwardOrder,
                          ::testing::Values(Dealing{"whole_groups", 0, -1, 2, 2},
                                            Dealing{"whole_groups_front", 0, 1, 0, 0},
-                                           Dealing{"two_parts_front", 1, 1, 1, 2}, Dealing{"parts", 2, -1, 3, 1}),
+                                           Dealing{"two_parts_front", 1, 1, 1, 2}, Dealing{"parts", 2, -1, 3, 1},
+                                           Dealing{"pairs", 0, -1, 0, 0, true},
+                                           Dealing{"pairs_front", 0, 1, 1, 2, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -26,6 +26,8 @@ using sm90::backward_pass::RowParameters;
 constexpr BackwardConfig accumulating{.head_dim = 128, .bf16 = true, .accumulate_dq = true, .every_lane_arrives = true};
 /// The columns' other form: products overlapped.
 constexpr BackwardConfig overlapped{.head_dim = 64, .bf16 = true, .accumulate_dq = true, .every_lane_arrives = true};
+constexpr BackwardConfig paired{
+    .head_dim = 128, .bf16 = true, .accumulate_dq = true, .every_lane_arrives = true, .paired = true};
 static_assert(overlapped.overlapped() && !accumulating.overlapped());
 constexpr BackwardConfig deterministic{
     .head_dim = 128, .bf16 = true, .accumulate_dq = false, .every_lane_arrives = true};
@@ -34,10 +36,10 @@ cudaError_t launch_rows(const RowParameters& parameters, cudaStream_t stream) {
   return sm90::backward_pass::launch_rows<deterministic>(parameters, stream);
 }
 
-/// On one multiprocessor, so that blocks follow one another.
+/// On one multiprocessor (of a pair: two), so that blocks follow one another.
 template <BackwardConfig C>
 cudaError_t launch_main(const MainParameters& parameters, std::int32_t, cudaStream_t stream) {
-  return sm90::backward_pass::launch_main<C>(parameters, 1, stream);
+  return sm90::backward_pass::launch_main<C>(parameters, C.ctas(), stream);
 }
 
 /// On every kind of mask against float64, groups whole and split, with a shared front.
@@ -50,10 +52,10 @@ void check_every_kind() {
     const auto seed = static_cast<std::uint64_t>(400 + kind);
     Random random(seed);
     const RawMask mask = random_family_mask(random, {s.batch, 1, s.rows, s.columns}, static_cast<MaskKind>(kind));
-    BackwardCase<__nv_bfloat16> c(s, mask.view(), seed, !C.accumulate_dq);
+    BackwardCase<__nv_bfloat16> c(s, mask.view(), seed, !C.accumulate_dq, Layout::bshd, 1, {64, C.work_columns()});
     c.forward.run(workspace);
     BackwardCall call = call_of(c);
-    call.parts = 1 + kind % 2;
+    call.parts = C.paired ? 1 : 1 + kind % 2;
     call.shared_front = 1;
     call.main_kernel = launch_main<C>;
     call.row_kernel = launch_rows;
@@ -67,6 +69,9 @@ TEST(BackwardRacecheck, every_lane_arrives_on_every_mask_kind) {
 }
 TEST(BackwardRacecheck, every_lane_arrives_with_overlapped_products) {
   check_every_kind<overlapped>();
+}
+TEST(BackwardRacecheck, every_lane_arrives_in_pairs) {
+  check_every_kind<paired>();
 }
 TEST(BackwardRacecheck, every_lane_arrives_in_deterministic_mode) {
   check_every_kind<deterministic>();

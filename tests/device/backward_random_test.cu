@@ -18,6 +18,9 @@ using flashmask::testing::random_attention_shape;
 using flashmask::testing::random_family_mask;
 using flashmask::testing::RawMask;
 
+/// Tiles that a pair of CTAs works on.
+constexpr TileShape pair_tile{64, 256};
+
 const int draws = count_from_environment("FLASHMASK_DEVICE_DRAWS", 2000);
 const int repeats = count_from_environment("FLASHMASK_DEVICE_REPEATS", 1000);
 
@@ -50,9 +53,10 @@ TEST(BackwardRandom, agrees_with_float64_on_2000_random_masks_and_shapes) {
 /// With q = 0 and lse = 0 every visible cell has P = 1; with dO of row i one-hot at i mod head_dim, dV[j][d] is the
 /// number of rows i = d (mod head_dim) that see column j: small integers, exact in bf16, so one wrong cell anywhere
 /// shows.
-void probe(const AttentionShape& shape, const ColumnMask& mask, bool deterministic, const std::string& name) {
+void probe(const AttentionShape& shape, const ColumnMask& mask, bool deterministic, TileShape tile,
+           const std::string& name) {
   using T = __nv_bfloat16;
-  BackwardCase<T> c(shape, mask.view(), 7, deterministic, Layout::bshd, 0);
+  BackwardCase<T> c(shape, mask.view(), 7, deterministic, Layout::bshd, 0, tile);
   std::vector<T> one_hot(static_cast<std::size_t>(c.dout.buffer().size()), T(0.0F));
   for (std::int64_t x = 0; x < shape.batch * shape.rows * shape.query_heads; ++x) {
     one_hot[x * shape.head_dim + x / shape.query_heads % shape.rows % shape.head_dim] = T(1.0F);
@@ -60,8 +64,7 @@ void probe(const AttentionShape& shape, const ColumnMask& mask, bool determinist
   c.dout.buffer().upload(one_hot);
   c.forward.out.buffer().upload(std::vector<T>(one_hot.size(), T(0.0F)));
   c.forward.lse.upload(std::vector<float>(static_cast<std::size_t>(c.forward.lse.size()), 0.0F));
-  c.run_backward();
-  sm90::check_backward_workspace(c.workspace.data(), nullptr);
+  run_call(c, call_of(c));
   const std::vector<double> dv = c.dv.download();
   const std::int64_t group = shape.query_heads / shape.kv_heads, per_mask_head = shape.query_heads / mask.shape().heads;
   std::vector<std::int64_t> want(static_cast<std::size_t>(shape.head_dim));
@@ -92,7 +95,8 @@ TEST(BackwardRandom, counts_every_visible_cell_of_every_named_mask) {
       options.rows = rows;
       const ColumnMask mask = masks::build(builder.name, options);
       const AttentionShape shape{1, rows, mask.shape().columns, 1, 1, 128};
-      ASSERT_NO_FATAL_FAILURE(probe(shape, mask, rows == 2001, std::string(builder.name)));
+      ASSERT_NO_FATAL_FAILURE(probe(shape, mask, rows == 2001, sm90::backward_tile(), std::string(builder.name)));
+      ASSERT_NO_FATAL_FAILURE(probe(shape, mask, false, pair_tile, std::string(builder.name) + " in pairs"));
     }
   }
 }
@@ -105,8 +109,10 @@ TEST(BackwardRandom, counts_every_visible_cell_of_random_masks_of_every_family) 
                             flashmask::testing::random_length(random, 1500)};
       const RawMask raw = random_family_mask(random, shape, static_cast<MaskKind>(kind));
       const ColumnMask mask(shape, raw.lts, raw.lte, raw.uts, raw.ute);
-      ASSERT_NO_FATAL_FAILURE(probe({2, shape.rows, shape.columns, 4, 2, n < 2 ? 64 : 128}, mask, n == 3,
-                                    "kind " + std::to_string(kind) + " draw " + std::to_string(n)));
+      const std::string name = "kind " + std::to_string(kind) + " draw " + std::to_string(n);
+      const AttentionShape s{2, shape.rows, shape.columns, 4, 2, n < 2 ? 64 : 128};
+      ASSERT_NO_FATAL_FAILURE(probe(s, mask, n == 3, sm90::backward_tile(), name));
+      if (n >= 2) ASSERT_NO_FATAL_FAILURE(probe(s, mask, false, pair_tile, name + " in pairs"));
     }
   }
 }

@@ -95,7 +95,7 @@ void build_and_compare(const RawMask& mask, TileShape tile, const MapCapacity& c
 }
 
 TileShape draw_tile(Random& random) {
-  return {pick(random, {64, 128, 192, 192}), pick(random, {64, 80, 80, 128})};
+  return {pick(random, {64, 128, 192, 192}), pick(random, {64, 80, 80, 128, 256})};
 }
 
 std::string describe(int n, const MaskShape& s, TileShape t) {

@@ -122,6 +122,7 @@ struct QueryGradient {
     multiply(key_half(key, rank), memory.ds[stage][0], false);
     ptx::wgmma_commit();
     wait_for(ptx::shared_address(&memory.pair.full_ds[stage]), tile / Memory::stages & 1U, p.error);
+    ptx::wgmma_fence();
     multiply(memory.peer_k, memory.peer_ds[stage][0], true);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();

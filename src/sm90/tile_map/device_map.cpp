@@ -89,7 +89,8 @@ std::size_t DeviceTileMap::bytes(const MaskShape& mask, TileShape tile, const Ma
 DeviceTileMap::DeviceTileMap(const MaskShape& mask, TileShape tile, const Options& options)
     : shape_(mask),
       grid_(grid_of(mask, tile, options.form)),
-      capacity_(options.capacity.value_or(default_capacity(mask, tile, default_bitmap_bytes, options.form))),
+      capacity_(usable_capacity(
+          options.capacity.value_or(default_capacity(mask, tile, default_bitmap_bytes, options.form)), tile)),
       costs_(options.costs),
       section_(options.section) {
   check_capacity(capacity_);

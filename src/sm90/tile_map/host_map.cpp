@@ -60,11 +60,15 @@ MapCapacity default_capacity(const MaskShape& mask, TileShape shape, std::int64_
   const std::int64_t row_lists = matrices * grid.row_tiles;
   const std::int64_t column_lists = matrices * grid.column_blocks;
   const std::int64_t bitmap_size = std::int64_t{subtile_threads} * grid.subtiles() * 8;
-  return {capped(row_lists * std::min<std::int64_t>(runs_per_list, grid.column_blocks), most_runs),
-          capped(column_lists * std::min<std::int64_t>(runs_per_list, grid.row_tiles), most_runs),
-          shape.block_n > max_bitmap_columns
-              ? 0
-              : capped(row_lists * grid.column_blocks, std::min(bitmap_bytes / bitmap_size, int32_most))};
+  return usable_capacity({capped(row_lists * std::min<std::int64_t>(runs_per_list, grid.column_blocks), most_runs),
+                          capped(column_lists * std::min<std::int64_t>(runs_per_list, grid.row_tiles), most_runs),
+                          capped(row_lists * grid.column_blocks, std::min(bitmap_bytes / bitmap_size, int32_most))},
+                         shape);
+}
+
+MapCapacity usable_capacity(MapCapacity capacity, TileShape shape) {
+  if (shape.block_n > max_bitmap_columns) capacity.bitmaps = 0;
+  return capacity;
 }
 
 /// One row list (fixed row tile) or column list (fixed column block) before it is placed.
@@ -210,7 +214,7 @@ HostTileMap HostTileMap::build(const MaskView& mask, TileShape shape, const MapC
   map.grid_ =
       tile_grid(static_cast<std::int32_t>(mask.shape.rows), static_cast<std::int32_t>(mask.shape.columns), shape, form);
   map.shape_ = mask.shape;
-  map.capacity_ = capacity;
+  map.capacity_ = usable_capacity(capacity, shape);
   map.costs_ = costs;
   map.order_rule_ =
       order_rule(map.grid_, costs, static_cast<std::int32_t>(mask.shape.batch * mask.shape.heads), section);

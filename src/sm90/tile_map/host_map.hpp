@@ -11,7 +11,7 @@
 namespace flashmask::sm90 {
 
 /// `shape` is mask rows x columns of a row tile's blocks. Throws invalid_argument unless block_m is a multiple of 64 up
-/// to 512 and block_n a multiple of 8 up to 128 (packed: of 64 / packed_heads up to 512 / packed_heads, and of 16), the
+/// to 512 and block_n a multiple of 8 up to 256 (packed: of 64 / packed_heads up to 512 / packed_heads, and of 16), the
 /// form is one that MapForm allows, and the extents and list counts fit the 32-bit fields of TileMapView.
 void check_map_shape(const MaskShape& mask, TileShape shape, const MapForm& form = {});
 
@@ -19,6 +19,9 @@ inline constexpr std::int64_t default_bitmap_bytes = std::int64_t{96} << 20;
 /// Capacity that suits common masks: up to 32 runs a list, bitmaps up to `bitmap_bytes`.
 MapCapacity default_capacity(const MaskShape& mask, TileShape shape, std::int64_t bitmap_bytes = default_bitmap_bytes,
                              const MapForm& form = {});
+
+/// The capacity that a map of these tiles has use for: no bitmaps for blocks wider than a bitmap.
+MapCapacity usable_capacity(MapCapacity capacity, TileShape shape);
 
 /// Owns the arrays behind a TileMapView; value type.
 class HostTileMap {
