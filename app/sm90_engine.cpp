@@ -123,7 +123,7 @@ void Sm90Engine::set_mask(const ColumnMask& mask) {
   const auto vector = [&](std::size_t i) { return static_cast<const std::int32_t*>(s.vectors[i].data()); };
   const MaskView device{vector(0), vector(1), vector(2), vector(3), shape};
   s.classify(s.forward, sm90::choose_forward_tile(mask, s.shape), device);
-  s.classify(s.backward, sm90::backward_tile(), device);
+  s.classify(s.backward, sm90::choose_backward_tile(mask, s.shape), device);
   s.backward_workspace = sm90::DeviceMemory(sm90::backward_workspace_bytes(s.shape, shape, false));
   s.stream.synchronise();
 }

@@ -85,7 +85,7 @@ class Ours:
             if name == "forward":
                 self.library.sm90_choose_forward_tile(host, self.shape, m, n)
             else:
-                self.library.sm90_backward_tile(m, n)
+                self.library.sm90_choose_backward_tile(host, self.shape, 0, m, n)
             maps[name], tiles[name] = ctypes.c_void_p(), list(block)
             self.library.device_mask_create_for(self.mask_shape, *block, self.shape, ctypes.byref(maps[name]))
             self.library.device_mask_refill(maps[name], *(ctypes.c_void_p(v.data_ptr()) for v in self.vectors), stream)

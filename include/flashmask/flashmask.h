@@ -183,7 +183,8 @@ FLASHMASK_API flashmask_status flashmask_backward(const flashmask_backward_argum
  * broadcast) is for flashmask_forward and flashmask_backward alone: here it is refused. The memory of an output belongs
  * to nothing else of the call. */
 
-/* The fastest tile of the forward for a mask (NULL: the default tile) whatever the heads, and the tile of the backward.
+/* The fastest tile of the forward for a mask (NULL: the default tile) whatever the heads, and the default one of the
+ * backward, which every call takes.
  * A tile is block_m mask rows x block_n key columns. */
 FLASHMASK_API flashmask_status flashmask_sm90_forward_tile(const flashmask_mask* mask, int64_t head_dim,
                                                            int32_t* block_m, int32_t* block_n);
@@ -193,6 +194,11 @@ FLASHMASK_API flashmask_status flashmask_sm90_choose_forward_tile(const flashmas
                                                                   flashmask_attention_shape shape, int32_t* block_m,
                                                                   int32_t* block_n);
 FLASHMASK_API flashmask_status flashmask_sm90_backward_tile(int32_t* block_m, int32_t* block_n);
+/* The fastest tile of the backward for a mask and calls of this shape; it may be one that only such calls take. */
+FLASHMASK_API flashmask_status flashmask_sm90_choose_backward_tile(const flashmask_mask* mask,
+                                                                   flashmask_attention_shape shape,
+                                                                   int32_t deterministic, int32_t* block_m,
+                                                                   int32_t* block_n);
 
 /* A mask on the device, classified for one tile, used by any number of heads, layers and calls. Create allocates. */
 typedef struct flashmask_device_mask flashmask_device_mask;

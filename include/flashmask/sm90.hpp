@@ -97,8 +97,16 @@ void forward(ForwardArguments arguments, DeviceMask& mask, const MaskView& vecto
 
 // ---- Backward (docs/backward.md) ----
 
-/// Tile shape that backward() wants its map in.
+/// Tile shapes that backward() takes its map in for calls of this shape, the default first. The other one, twice as
+/// wide, is worked on by two multiprocessors that share every tile of Q and dO: masks that are dense at that width
+/// gain, short documents lose. Only for head dims above 64, not for the deterministic mode, and not where grouped heads
+/// are few enough to be split (see backward_workspace_bytes()).
+std::span<const TileShape> backward_tiles(const AttentionShape& shape, bool deterministic = false);
+/// The default, which every call takes.
 TileShape backward_tile();
+/// The fastest of backward_tiles() for `mask`, from exact counts of the tiles that a map would hold times measured
+/// costs. Milliseconds on the host.
+TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& shape, bool deterministic = false);
 
 /// Progress for whoever sends dK and dV on while the backward still runs: counts[chunk] rises with release semantics as
 /// the column blocks under a chunk are written; dK and dV of the chunk are complete at backward_complete_count().
@@ -109,7 +117,7 @@ struct ChunkCompletion {
 
 struct BackwardArguments {
   AttentionShape shape;
-  const TileMapView* map = nullptr;  ///< of tile shape backward_tile(); mask batch 1 or shape.batch
+  const TileMapView* map = nullptr;  ///< its tiles one of backward_tiles(); mask batch 1 or shape.batch
   TensorView q, k, v, out, dout;     ///< device memory, bf16 or f16, dim stride 1, other strides multiples of 8
   const float* lse = nullptr;        ///< the forward's, contiguous [batch][query_heads][rows]
   MutableTensorView dq, dk, dv;

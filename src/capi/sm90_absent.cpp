@@ -24,6 +24,10 @@ flashmask_status flashmask_sm90_choose_forward_tile(const flashmask_mask*, flash
 flashmask_status flashmask_sm90_backward_tile(int32_t*, int32_t*) {
   return refuse();
 }
+flashmask_status flashmask_sm90_choose_backward_tile(const flashmask_mask*, flashmask_attention_shape, int32_t,
+                                                     int32_t*, int32_t*) {
+  return refuse();
+}
 flashmask_status flashmask_device_mask_create(flashmask_mask_shape, int32_t, int32_t, flashmask_device_mask**) {
   return refuse();
 }

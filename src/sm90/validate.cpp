@@ -11,7 +11,6 @@
 
 #include "core/check.hpp"
 #include "flashmask/sm90.hpp"
-#include "sm90/backward/config.hpp"
 #include "sm90/forward/limits.hpp"
 #include "sm90/layout/check_tensor.hpp"
 #include "sm90/tile_map/view.hpp"
@@ -143,10 +142,6 @@ void check_backward_memory(const void* workspace) {
               "workspace must be backward_workspace_bytes() of device memory aligned to 256 bytes, got {}", workspace);
 }
 
-TileShape backward_tile() {
-  return {backward_pass::block_rows, backward_pass::block_columns};
-}
-
 void validate(const ForwardArguments& a) {
   const AttentionShape& s = a.shape;
   check_call(s, a.q.dtype, a.scale);
@@ -175,8 +170,7 @@ void validate(const ForwardArguments& a) {
 void validate(const BackwardArguments& a) {
   const AttentionShape& s = a.shape;
   check_call(s, a.q.dtype, a.scale);
-  const TileShape tile = backward_tile();
-  check_map(a.map, s, {&tile, 1}, "backward_tile()");
+  check_map(a.map, s, backward_tiles(s, a.deterministic), "one of backward_tiles(shape, deterministic)");
   check_backward_memory(a.workspace);
   if (a.order != nullptr) layout::check_alignment("order", a.order, alignof(std::int32_t));
   if (a.completion) check_completion(*a.completion);

@@ -274,6 +274,13 @@ TEST(CApiSm90, tiles_and_workspaces_are_told_without_a_device) {
   EXPECT_EQ(block_n, 80);
   expect_refusal(flashmask_sm90_choose_forward_tile(nullptr, {1, 8192, 8192, 64, 8, 128}, &block_m, &block_n),
                  FLASHMASK_INVALID_ARGUMENT, "mask");
+  ASSERT_EQ(flashmask_sm90_choose_backward_tile(mask.get, {1, 8192, 8192, 16, 16, 64}, 0, &block_m, &block_n),
+            FLASHMASK_OK)
+      << flashmask_last_error();
+  EXPECT_EQ(block_m, 64);
+  EXPECT_EQ(block_n, 128);
+  expect_refusal(flashmask_sm90_choose_backward_tile(nullptr, {1, 8192, 8192, 16, 16, 64}, 0, &block_m, &block_n),
+                 FLASHMASK_INVALID_ARGUMENT, "mask");
   std::size_t bytes = 0;
   ASSERT_EQ(flashmask_sm90_forward_workspace_bytes(&bytes), FLASHMASK_OK);
   EXPECT_GT(bytes, 0U);
@@ -367,6 +374,8 @@ TEST(CApiSm90, a_build_without_cuda_refuses_by_name) {
   std::int32_t block_m = -1, block_n = -1;
   expect_refusal(flashmask_sm90_forward_tile(nullptr, 128, &block_m, &block_n), FLASHMASK_UNSUPPORTED, "without CUDA");
   expect_refusal(flashmask_sm90_choose_forward_tile(nullptr, {1, 8, 8, 8, 1, 128}, &block_m, &block_n),
+                 FLASHMASK_UNSUPPORTED, "without CUDA");
+  expect_refusal(flashmask_sm90_choose_backward_tile(nullptr, {1, 8, 8, 8, 1, 128}, 0, &block_m, &block_n),
                  FLASHMASK_UNSUPPORTED, "without CUDA");
   EXPECT_EQ(block_m, -1);
   flashmask_device_mask* mask = nullptr;

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
+#include "flashmask/builders.hpp"
 #include "flashmask/error.hpp"
 #include "flashmask/sm90.hpp"
 #include "sm90/tile_map/view.hpp"
@@ -296,6 +298,37 @@ TEST(Validate, a_completion_names_what_is_wrong) {
   expect_refused<A>(good, "completion.chunk_columns is -1", [](A& a, M&) { a.completion->chunk_columns = -1; });
   expect_refused<A>(good, "completion.chunk_columns is 2147483648",
                     [](A& a, M&) { a.completion->chunk_columns = std::int64_t{1} << 31; });
+}
+
+TEST(Validate, tiles_of_a_pair_are_for_calls_that_take_them) {
+  const TileMapView map = map_of(backward_tile());
+  const BackwardArguments good = good_backward(map);
+  using A = BackwardArguments;
+  using M = TileMapView;
+  // Not where groups are split (here), nor for narrow heads, nor deterministic.
+  expect_refused<A>(good, "tiles of 64x256", [](A&, M& m) { m.block_n = 256, m.column_blocks = 1; });
+  A pairs = good;
+  TileMapView wide = map_of({64, 256});
+  pairs.map = &wide, pairs.shape.kv_heads = 4;
+  EXPECT_EQ(refusal(pairs), "");
+  expect_refused<A>(pairs, "tiles of 64x256", [](A& a, M&) { a.deterministic = true; });
+  expect_refused<A>(pairs, "tiles of 64x256", [](A& a, M&) { a.shape.head_dim = 64; });
+}
+
+TEST(BackwardTiles, dense_masks_take_pairs_and_short_documents_do_not) {
+  const AttentionShape calls{4, 8192, 8192, 16, 16, 128};
+  const auto chosen = [&](const char* name, const AttentionShape& s, bool deterministic = false) {
+    masks::BuilderOptions options;
+    options.rows = s.rows, options.documents = masks::documents_of(std::vector<std::int64_t>(64, 128));
+    return choose_backward_tile(masks::build(name, options), s, deterministic).block_n;
+  };
+  for (const char* name : {"full", "causal"}) EXPECT_EQ(chosen(name, calls), 256) << name;
+  for (const char* name : {"document", "causal_document"}) EXPECT_EQ(chosen(name, calls), 128) << name;
+  EXPECT_EQ(chosen("full", calls, true), 128);
+  EXPECT_EQ(chosen("full", {4, 8192, 8192, 16, 16, 64}), 128);
+  EXPECT_EQ(chosen("full", {1, 8192, 8192, 64, 1, 128}), 128);  // 64 blocks: groups are split
+  EXPECT_EQ(chosen("full", {16, 8192, 8192, 64, 2, 128}), 256);
+  EXPECT_THROW(choose_backward_tile(masks::full({1, 1, 100, 100}), {1, 101, 100, 8, 8, 128}), Error);
 }
 
 }  // namespace

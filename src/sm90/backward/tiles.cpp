@@ -1,0 +1,62 @@
+// Which tile shapes the backward takes, and which of them a mask should take.
+#include <array>
+
+#include "core/check.hpp"
+#include "flashmask/sm90.hpp"
+#include "sm90/backward/config.hpp"
+#include "sm90/backward/split.hpp"
+#include "sm90/tile_map/count_blocks.hpp"
+#include "sm90/validate.hpp"
+
+namespace flashmask::sm90 {
+namespace {
+
+using backward_pass::block_columns;
+using backward_pass::block_rows;
+
+/// The default, then the one of a pair of CTAs.
+constexpr std::array tiles{TileShape{block_rows, block_columns}, TileShape{block_rows, 2 * block_columns}};
+
+/// Whether groups of query heads are split over CTAs, which pairs do not do.
+bool splits_groups(const AttentionShape& s) {
+  const std::int64_t blocks = s.batch * s.kv_heads * ((s.columns + block_columns - 1) / block_columns);
+  return backward_pass::parts_of(blocks, static_cast<std::int32_t>(s.query_heads / s.kv_heads)) > 1;
+}
+
+/// Time on a multiprocessor, in thousandths of that of a row of a 64 x 128 tile: of the rows that are visited, and of
+/// beginning and ending a column block, in rows (docs/backward.md, "Pairs").
+struct Cost {
+  std::int64_t row, block_rows;
+};
+constexpr Cost single_cost{1000, 30}, pair_cost{930, 120};
+
+std::int64_t cost_of(const ColumnMask& mask, TileShape tile) {
+  const Cost cost = tile.block_n == block_columns ? single_cost : pair_cost;
+  const MaskShape& s = mask.shape();
+  const std::int64_t blocks = s.batch * s.heads * ((s.columns + tile.block_n - 1) / tile.block_n);
+  const std::int64_t visited = count_row_blocks(mask.view(), tile).visited * tile.block_m;
+  return (visited * cost.row + blocks * cost.block_rows * 1000) * (tile.block_n / block_columns);
+}
+
+}  // namespace
+
+std::span<const TileShape> backward_tiles(const AttentionShape& shape, bool deterministic) {
+  check_shape(shape);
+  const bool paired = shape.head_dim > 64 && !deterministic && !splits_groups(shape);
+  return std::span(tiles).first(paired ? 2 : 1);
+}
+
+TileShape backward_tile() {
+  return tiles.front();
+}
+
+TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& shape, bool deterministic) {
+  const std::span<const TileShape> choices = backward_tiles(shape, deterministic);
+  core::check(mask.shape().rows == shape.rows && mask.shape().columns == shape.columns,
+              "the mask speaks of {} rows and {} columns, the calls of {} and {}", mask.shape().rows,
+              mask.shape().columns, shape.rows, shape.columns);
+  if (choices.size() == 1) return choices.front();
+  return cost_of(mask, choices[1]) < cost_of(mask, choices[0]) ? choices[1] : choices[0];
+}
+
+}  // namespace flashmask::sm90
