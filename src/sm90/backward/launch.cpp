@@ -151,13 +151,19 @@ PrepareParameters prepare_parameters(const BackwardCall& call, const Extents& e,
 /// The tile copies. Not for a call without rows or columns: a tensor map has no empty extents.
 void encode_operands(const BackwardCall& call, MainParameters& p) {
   const AttentionShape& s = call.shape;
-  const layout::TileCopy q =
-      layout::encode_tile_copy("q", call.q, s.batch, s.rows, s.query_heads, s.head_dim, block_rows);
+  const layout::Halves halves = call.map.block_n > block_columns ? layout::Halves::apart : layout::Halves::together;
+  const auto copy_of_rows = [&](const char* name, const TensorView& tensor) {
+    return layout::encode_tile_copy(name, tensor, s.batch, s.rows, s.query_heads, s.head_dim, block_rows, halves);
+  };
+  const auto copy_of_columns = [&](const char* name, const TensorView& tensor) {
+    return layout::encode_tile_copy(name, tensor, s.batch, s.columns, s.kv_heads, s.head_dim, block_columns, halves);
+  };
+  const layout::TileCopy q = copy_of_rows("q", call.q);
   p.q = q.map;
   p.copies = q.copies;
-  p.k = layout::encode_tile_copy("k", call.k, s.batch, s.columns, s.kv_heads, s.head_dim, block_columns).map;
-  p.v = layout::encode_tile_copy("v", call.v, s.batch, s.columns, s.kv_heads, s.head_dim, block_columns).map;
-  p.dout = layout::encode_tile_copy("dout", call.dout, s.batch, s.rows, s.query_heads, s.head_dim, block_rows).map;
+  p.k = copy_of_columns("k", call.k).map;
+  p.v = copy_of_columns("v", call.v).map;
+  p.dout = copy_of_rows("dout", call.dout).map;
 }
 
 /// All but the tile copies. `e` are the extents that the main kernel sees: with split groups, a KV head a part.

@@ -41,7 +41,7 @@ inline constexpr std::int32_t stats_floats = 2 * 64;
 
 struct MainParameters {
   CUtensorMap q, k, v, dout;
-  std::int32_t copies;  ///< tile copies a tile: 1, or one a 64-element half where head_dim % 64 != 0
+  std::int32_t copies;  ///< tile copies a tile: 1, or one a 64-element half (Halves)
   Extents extents;
   ColumnLists lists;
   ChunkSignal signal;

@@ -66,14 +66,14 @@ struct TileAxes {
 };
 
 TileAxes axes_of(TensorView tensor, std::int64_t batch, std::int64_t positions, std::int64_t heads,
-                 std::int64_t head_dim) {
+                 std::int64_t head_dim, Halves wanted) {
   const std::array<std::int64_t, 4> strides = tensor.strides;
   // A stride over an extent of one is never followed; the driver still wants a legal number there.
   const auto byte_stride = [&](int axis, std::int64_t extent) {
     const std::int64_t stride = extent > 1 ? strides[static_cast<std::size_t>(axis)] : 8;
     return static_cast<cuuint64_t>(stride) * 2;
   };
-  const bool whole = head_dim % elements_per_row == 0;
+  const bool whole = wanted == Halves::together && head_dim % elements_per_row == 0;
   const auto halves = static_cast<cuuint32_t>((head_dim + elements_per_row - 1) / elements_per_row);
   return {.dim = static_cast<cuuint64_t>(whole ? std::int64_t{elements_per_row} : head_dim),
           .positions = static_cast<cuuint64_t>(positions),
@@ -89,8 +89,8 @@ TileAxes axes_of(TensorView tensor, std::int64_t batch, std::int64_t positions, 
 }  // namespace
 
 TileCopy encode_tile_copy(const char* name, TensorView tensor, std::int64_t batch, std::int64_t positions,
-                          std::int64_t heads, std::int64_t head_dim, std::uint32_t rows) {
-  const TileAxes a = axes_of(tensor, batch, positions, heads, head_dim);
+                          std::int64_t heads, std::int64_t head_dim, std::uint32_t rows, Halves halves) {
+  const TileAxes a = axes_of(tensor, batch, positions, heads, head_dim, halves);
   const cuuint64_t extents[5] = {a.dim, a.positions, a.halves, a.heads, a.batch};
   const cuuint64_t strides[4] = {a.position_stride, row_bytes, a.head_stride, a.batch_stride};
   const cuuint32_t box[5] = {elements_per_row, rows, a.halves, 1, 1};
@@ -101,7 +101,7 @@ TileCopy encode_tile_copy(const char* name, TensorView tensor, std::int64_t batc
 
 TileCopy encode_packed_copy(const char* name, TensorView tensor, std::int64_t batch, std::int64_t positions,
                             std::int64_t heads, std::int64_t head_dim, std::uint32_t rows, std::uint32_t packed_heads) {
-  const TileAxes a = axes_of(tensor, batch, positions, heads, head_dim);
+  const TileAxes a = axes_of(tensor, batch, positions, heads, head_dim, Halves::together);
   const cuuint64_t extents[5] = {a.dim, a.heads, a.positions, a.halves, a.batch};
   const cuuint64_t strides[4] = {a.head_stride, a.position_stride, row_bytes, a.batch_stride};
   const cuuint32_t box[5] = {elements_per_row, packed_heads, rows, a.halves, 1};

@@ -20,10 +20,14 @@ struct TileCopy {
   std::int32_t copies;  ///< copies a tile
 };
 
+/// Halves::apart: a copy a half whatever head_dim is, for whoever loads one half alone.
+enum class Halves { together, apart };
+
 /// Throws unsupported if the tensor breaks TMA's rules: dim stride 1, 16-byte aligned data and strides; device if the
 /// driver refuses. `name` is the argument's name in the text.
 TileCopy encode_tile_copy(const char* name, TensorView tensor, std::int64_t batch, std::int64_t positions,
-                          std::int64_t heads, std::int64_t head_dim, std::uint32_t rows);
+                          std::int64_t heads, std::int64_t head_dim, std::uint32_t rows,
+                          Halves halves = Halves::together);
 
 /// As above, but a copy moves `packed_heads` heads of `rows` positions, heads innermost: row r of the tile is head
 /// r % packed_heads of position r / packed_heads. Coordinates: dim, head, position, half, batch.
