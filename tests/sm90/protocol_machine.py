@@ -1,8 +1,9 @@
-"""What backward_protocol_model.py runs on: mbarriers, copies that land at any time, reads that take time, words, and a
-random schedule of roles. A role is a generator: it yields wherever another role may get ahead, True while it waits."""
+"""What the models of the backward's barriers run on: mbarriers, copies that land at any time, reads that take time,
+words, and a random schedule of roles. A role is a generator: it yields wherever another role may get ahead; while it
+waits for one phase of a barrier, it yields one and the same object."""
 import random
 
-STAGES = 2  # of K, work slots and dS
+STAGES = 2  # of work slots and dS, and of K where there is room
 IN_FLIGHT, STALE = "in flight", "anything that no copy writes"
 
 
@@ -35,11 +36,11 @@ class Barrier:
 
 
 class Machine:
-    """The shared memory of one CTA with `row_stages` buffers of Q and dO and `value_stages` of V."""
+    """The shared memory of one CTA: buffers of Q and dO, of V, and slots for words; `sizes` of other and more rings."""
 
-    def __init__(self, seed, row_stages, value_stages, word_slots):
-        self.random = random.Random(seed)
-        sizes = {"work": STAGES, "k": STAGES, "v": value_stages, "q": row_stages, "o": row_stages, "ds": STAGES}
+    def __init__(self, random, row_stages, value_stages, word_slots, **sizes):
+        self.random = random
+        sizes = {"work": STAGES, "k": STAGES, "v": value_stages, "q": row_stages, "o": row_stages, "ds": STAGES} | sizes
         ring = lambda name, count: [Barrier(count) for _ in range(sizes[name])]
         self.full = {name: ring(name, 8 if name == "ds" else 1) for name in sizes}
         self.empty = {name: ring(name, 4 if name in ("k", "ds") else 8) for name in sizes}
@@ -50,19 +51,29 @@ class Machine:
         self.readers, self.flying = [], []
 
     def wait_full(self, name, index, lap):
+        waiting = object()
         while self.full[name][index].phase % 2 == lap % 2:
-            yield True
+            yield waiting
 
     def wait_empty(self, name, index, lap):
+        waiting = object()
         while self.empty[name][index].phase % 2 == lap % 2 ^ 1:
-            yield True
+            yield waiting
 
     def copy(self, name, index, what):
-        check((name, index) not in self.readers, name, "overwritten while it is read")
         self.full[name][index].arrive(copies=1)
-        self.data[name][index] = IN_FLIGHT
-        self.flying.append((name, index, what))
+        self.issue(name, index, what, self.full[name][index])
         yield
+
+    def issue(self, name, index, what, barrier):
+        """Starts a copy to this CTA; `barrier` has been told of it, or will be."""
+        check((name, index) not in self.readers, name, "overwritten while it is read")
+        self.data[name][index] = IN_FLIGHT
+        self.flying.append(lambda: self.land(name, index, what, barrier))
+
+    def land(self, name, index, what, barrier):
+        self.data[name][index] = what
+        barrier.land()
 
     def begin_read(self, reads):
         for name, index, what in reads:
@@ -87,21 +98,39 @@ class Machine:
         self.unread[slot].discard(reader)
         return self.words[slot]
 
-    def run(self, roles):
-        pace = {name: self.random.choice([1, 1, 3, 10, 40]) for name in [*roles, "copies"]}
-        waiting = 0
-        while roles:
-            names = list(roles) + (["copies"] if self.flying else [])
-            name = self.random.choices(names, [pace[n] for n in names])[0]
-            if name == "copies":
-                buffer, index, what = self.flying.pop(self.random.randrange(len(self.flying)))
-                self.data[buffer][index] = what
-                self.full[buffer][index].land()
-                waiting = 0
-                continue
-            try:
-                waiting = waiting + 1 if next(roles[name]) else 0
-            except StopIteration:
-                del roles[name]
-                waiting = 0
-            check(waiting < 2000, "stall:", ", ".join(roles), "wait")
+
+def outcome(schedules, model):
+    """The first failure of model(seed).check_schedule(), with its seed; None if every schedule ends well."""
+    for seed in range(schedules):
+        try:
+            model(seed).check_schedule()
+        except Failure as failure:
+            return f"schedule {seed}: {failure}"
+    return None
+
+
+def run(random, roles, flying):
+    """Runs the roles, of which one at random takes a step, or what one of `flying` stands for happens, until all have
+    ended. Who has looked in vain since anything last happened is not asked again before something does; when that is
+    all of them, they stall."""
+    pace = {name: random.choice([1, 1, 3, 10, 40]) for name in [*roles, "copies"]}
+    waits, waiting = {}, set()
+    while roles:
+        names = [name for name in roles if name not in waiting] + (["copies"] if flying else [])
+        check(names, "stall:", ", ".join(map(str, roles)), "wait")
+        name = random.choices(names, [pace[n] for n in names])[0]
+        if name == "copies":
+            flying.pop(random.randrange(len(flying)))()
+            waiting.clear()
+            continue
+        try:
+            wait = next(roles[name])
+        except StopIteration:
+            del roles[name]
+            waiting.clear()
+            continue
+        if wait is None or waits.get(name) is not wait:
+            waiting.clear()
+        else:
+            waiting.add(name)
+        waits[name] = wait
