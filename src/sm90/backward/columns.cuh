@@ -221,7 +221,9 @@ struct Columns {
   __device__ __forceinline__ void write_block(const WorkBlock& place) {
     write_gradient(place, dv, p.dv, 0, 1.0F);
     write_gradient(place, dk, p.dk, part_floats(p.extents, C.head_dim), p.scale);
-    if (p.signal.done != nullptr) signal_block(p.signal, first_column(place), p.extents.columns);
+    if (p.signal.done == nullptr) return;
+    const std::int32_t column = first_column(place);  // of a last pair's second CTA it may lie beyond the end
+    if (!C.paired || column < p.extents.columns) signal_block(p.signal, column, p.extents.columns);
   }
   /// Of this CTA in a work block.
   [[nodiscard]] __device__ __forceinline__ std::int32_t first_column(const WorkBlock& place) const {
