@@ -259,8 +259,13 @@ void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stre
       workspace_layout(s, std::int64_t{call.map.batch} * call.map.heads, call.deterministic, parts);
   const bool bf16 = call.q.dtype == DType::bf16;
   const std::int32_t head_dim = tile_head_dim(s);
-  core::check(ctas == 1 || (head_dim == 128 && !call.deterministic),
-              "a map of {} columns a block is for head_dim above 64 and not deterministic", call.map.block_n);
+  core::check(call.map.block_n == block_columns || call.map.block_n == 2 * block_columns,
+              "the tile map has {} columns a block, the backward takes {} or {}", call.map.block_n, block_columns,
+              2 * block_columns);
+  core::check(ctas == 1 || (head_dim == 128 && !call.deterministic && call.parts <= 1),
+              "a map of {} columns a block is for head_dim above 64, not deterministic, groups whole; got head_dim {}, "
+              "deterministic {}, parts {}",
+              call.map.block_n, s.head_dim, call.deterministic, call.parts);
   const std::int32_t workers = multiprocessors() / ctas;
   MainParameters p = main_parameters(call, split_extents(e, parts), workers, workspace, layout);
   check_cuda(launch_prepare(prepare_parameters(call, e, p, workspace, layout), stream), "launch of prepare_kernel");
