@@ -33,7 +33,7 @@ TileShape choose_forward_tile(const ColumnMask& mask, std::int64_t head_dim);
 /// A mask on the device, classified once and then used by every head, layer and pass. Shape fixed at creation.
 class DeviceMask {
  public:
-  /// `tile` is one of forward_tiles() for forward(), or backward_tile(). Allocates; throws invalid_argument,
+  /// `tile` is one of forward_tiles() for forward(), or of backward_tiles(). Allocates; throws invalid_argument,
   /// unsupported (no Hopper GPU) or out_of_memory.
   DeviceMask(const MaskShape& shape, TileShape tile);
   /// The same for calls of shape `calls` above all: the row tiles of a mask with several batch rows or heads are worked

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "flashmask/attention.hpp"
 
@@ -13,6 +14,8 @@ void check_shape(const AttentionShape& shape);
 /// Throws invalid_argument unless a mask of this shape serves calls of shape `calls`, which check_shape() has passed;
 /// `what` is called "the mask" or "the tile map".
 void check_mask_shape(const char* what, const MaskShape& mask, const AttentionShape& calls);
+/// The tiles that some call of the backward takes.
+std::span<const TileShape> all_backward_tiles();
 /// Throws invalid_argument unless some forward or the backward takes maps of this tile, and with `calls` unless one of
 /// these calls does.
 void check_tile(TileShape tile);

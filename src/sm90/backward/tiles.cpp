@@ -1,7 +1,6 @@
 // Which tile shapes the backward takes, and which of them a mask should take.
 #include <array>
 
-#include "core/check.hpp"
 #include "flashmask/sm90.hpp"
 #include "sm90/backward/config.hpp"
 #include "sm90/backward/split.hpp"
@@ -40,6 +39,10 @@ std::int64_t cost_of(const ColumnMask& mask, TileShape tile) {
 
 }  // namespace
 
+std::span<const TileShape> all_backward_tiles() {
+  return tiles;
+}
+
 std::span<const TileShape> backward_tiles(const AttentionShape& shape, bool deterministic) {
   check_shape(shape);
   const bool paired = shape.head_dim > 64 && !deterministic && !splits_groups(shape);
@@ -52,9 +55,7 @@ TileShape backward_tile() {
 
 TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& shape, bool deterministic) {
   const std::span<const TileShape> choices = backward_tiles(shape, deterministic);
-  core::check(mask.shape().rows == shape.rows && mask.shape().columns == shape.columns,
-              "the mask speaks of {} rows and {} columns, the calls of {} and {}", mask.shape().rows,
-              mask.shape().columns, shape.rows, shape.columns);
+  check_mask_shape("the mask", mask.shape(), shape);
   if (choices.size() == 1) return choices.front();
   return cost_of(mask, choices[1]) < cost_of(mask, choices[0]) ? choices[1] : choices[0];
 }

@@ -60,18 +60,23 @@ TileShape cheapest(const ColumnMask& mask, std::span<const TileShape> tiles) {
   return best;
 }
 
-/// Throws, listing what there is, unless the tile is the backward's or in one of these lists of the forward.
-void check_listed(TileShape tile, std::initializer_list<std::span<const TileShape>> lists, const char* who) {
-  if (tile == backward_tile()) return;
+/// Throws, listing what there is, unless the tile is in one of these lists.
+void check_listed(TileShape tile, std::initializer_list<std::span<const TileShape>> forward,
+                  std::span<const TileShape> backward, const char* who) {
   std::string names;
-  for (const std::span<const TileShape> tiles : lists) {
+  bool found = false;
+  const auto look = [&](std::span<const TileShape> tiles) {
     for (const TileShape t : tiles) {
-      if (t == tile) return;
-      names += core::format("{}{}x{}", names.empty() ? "" : ", ", t.block_m, t.block_n);
+      found |= t == tile;
+      names += core::format("{}{}x{}", names.empty() || names.ends_with(" ") ? "" : ", ", t.block_m, t.block_n);
     }
-  }
-  core::fail(ErrorCode::invalid_argument, "{} a map of {}x{} tiles; expected one of {} (forward) or {}x{} (backward)",
-             who, tile.block_m, tile.block_n, names, backward_tile().block_m, backward_tile().block_n);
+  };
+  for (const std::span<const TileShape> tiles : forward) look(tiles);
+  names += " (forward) or ";
+  look(backward);
+  if (found) return;
+  core::fail(ErrorCode::invalid_argument, "{} a map of {}x{} tiles; expected one of {} (backward)", who, tile.block_m,
+             tile.block_n, names);
 }
 
 }  // namespace
@@ -88,11 +93,11 @@ std::span<const TileShape> forward_tiles(const AttentionShape& shape, std::int64
 }
 
 void check_tile(TileShape tile) {
-  check_listed(tile, {narrow_heads, wide_heads}, "no kernel takes");
+  check_listed(tile, {narrow_heads, wide_heads}, all_backward_tiles(), "no kernel takes");
 }
 
 void check_tile(TileShape tile, const AttentionShape& calls, std::int64_t mask_heads) {
-  check_listed(tile, {forward_tiles(calls, mask_heads)}, "no kernel of these calls takes");
+  check_listed(tile, {forward_tiles(calls, mask_heads)}, backward_tiles(calls), "no kernel of these calls takes");
 }
 
 TileShape forward_tile(std::int64_t head_dim) {
