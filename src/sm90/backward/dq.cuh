@@ -109,14 +109,6 @@ struct QueryGradient {
                                            std::int32_t dq_tile) {
     const std::uint32_t stage = tile % Memory::stages;
     const std::uint32_t rank = ptx::cluster_rank();
-    if (ptx::thread_index() / 32 % 4 == 0 && ptx::elect_one()) {
-      const std::uint32_t landed = ptx::shared_address(&memory.pair.full_ds[stage]);
-      ptx::mbarrier_arrive_expect_tx(landed, sizeof(memory.ds[0]));
-      ptx::bulk_copy_to_cta(ptx::address_in(ptx::shared_address(memory.peer_ds[stage]), rank ^ 1U),
-                            ptx::shared_address(memory.ds[stage]), sizeof(memory.ds[0]),
-                            ptx::address_in(landed, rank ^ 1U));
-    }
-    __syncwarp();
     pin_sum();
     ptx::wgmma_fence();
     multiply(key_half(key, rank), memory.ds[stage][0], false);

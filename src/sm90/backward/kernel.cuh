@@ -6,6 +6,7 @@
 
 #include "sm90/backward/columns.cuh"
 #include "sm90/backward/dq.cuh"
+#include "sm90/backward/exchange.cuh"
 #include "sm90/backward/loader.cuh"
 #include "sm90/backward/overlapped_columns.cuh"
 #include "sm90/backward/parameters.hpp"
@@ -75,6 +76,8 @@ __global__ void __launch_bounds__(C.threads(), 1)
       role.run();
     } else if (threadIdx.x == 3 * warpgroup_threads + 32) {
       draw_blocks<C>(p, memory);
+    } else if (C.paired && threadIdx.x == 3 * warpgroup_threads + 96) {
+      if constexpr (C.paired) send_ds<C>(p, memory);
     }
   }
   if constexpr (C.paired) {  // nobody leaves while the other one may still write here
