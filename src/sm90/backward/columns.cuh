@@ -274,6 +274,20 @@ struct Columns {
     pin_all(s);
   }
 
+  /// dK of a block's last tile, and its dK and dV out, while the next block's K is on the way to its one buffer.
+  __device__ __forceinline__ void finish_block(const TileWord& word, std::uint32_t stage, bool first) {
+    pin_all(packed);
+    pin_all(dk);
+    ptx::wgmma_fence();
+    issue_gradient(dk, packed, memory.q[0], stage, !first);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    pin_all(packed);
+    pin_all(dk);
+    arrive_everywhere(memory.empty_q, stage);
+    write_block(take_block(buffer_of(word.flags)));
+  }
+
   /// One tile; returns the next tile's word. On entry its S^T stands in `s`, on exit the next tile's.
   __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile, RowRing& row, DoutRing& dout) {
     const std::uint32_t stage = row.stage;
@@ -319,7 +333,23 @@ struct Columns {
       if (border) publish_ds(ds_stage);
     }
     const std::uint32_t key = key_buffer(next);
-    if (border) wait_key(next);
+    if constexpr (C.paired) {
+      if (border) {
+        finish_block(word, stage, first);
+        load_stats(row.stage, 0, rows);  // anew: there were no registers to keep it in
+        start_from(rows, s);
+        wait_key(next);
+        pin_all(s);
+        ptx::wgmma_fence();
+        issue_product(s, memory.k[0], key, memory.q[0], row.stage);
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<0>();
+        pin_all(s);
+        return next;
+      }
+    } else {
+      if (border) wait_key(next);
+    }
     pin_all(s);
     pin_all(packed);
     pin_all(dk);
@@ -328,7 +358,7 @@ struct Columns {
     issue_gradient(dk, packed, memory.q[0], stage, !first);
     ptx::wgmma_commit();
     if constexpr (C.paired) {
-      if (!border) publish_ds(ds_stage);
+      publish_ds(ds_stage);
     } else {
       wait(memory.empty_ds, ds_stage, (tile / Memory::stages & 1U) ^ 1U);
       if constexpr (C.accumulate_dq) store_ds(ds_stage, packed);
