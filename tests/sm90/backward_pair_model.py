@@ -4,7 +4,7 @@
     backward_pair_model.py [SCHEDULES]
 
 Two CTAs with barriers of their own: each loads one half of every tile of Q and dO into both, the scheduler of CTA 0
-fills the slots of both, and the dQ warpgroups send each other dS and read one half of each other's K. What goes to the
+fills the slots of both, and each sends the other one its dS for the half of dQ that is computed there. What goes to the
 other CTA (arrivals, words, copies) gets there at any time after it was sent, and must not find the CTA gone. Every tile
 has to be the same one in both CTAs. What is a role, what is not modelled and what is asked of wrong protocols: see
 backward_protocol_model.py.
@@ -61,6 +61,7 @@ class Cta(Machine):
     def __init__(self, pair, rank, word_slots):
         super().__init__(pair.random, ROW_STAGES, 1, word_slots, k=1, o=DOUT_STAGES, landed=STAGES)
         self.pair, self.rank, self.wrong, self.flying = pair, rank, pair.wrong, pair.flying
+        self.word_readers.add("sender")
         rows = dict.fromkeys(["q0", "q1", "statistics"], ROW_STAGES)  # halves of head_dim
         sizes = rows | dict.fromkeys(["o0", "o1"], DOUT_STAGES) | {"k": 1, "v": 1, "peer k": 1, "peer ds": STAGES}
         self.data = {name: [None] * size for name, size in sizes.items()}
@@ -188,28 +189,44 @@ class Cta(Machine):
         following = yield from self.next_word(group, word.number + 1)
         self.load_stats(following)
         yield from self.store_ds(group, word)
+        key_gradient = [("q0", stage, tile), ("q1", stage, tile)]
         if following.first:
             if self.wrong != DS_LATE:
                 self.publish_ds(group, word)
+            yield from self.read_q(group, stage, key_gradient)
+            yield from self.write_block(group, word)
             yield from self.wait_full("k", 0, following.block)
-        reads = self.begin_read(self.scores_reads(following) + [("q0", stage, tile), ("q1", stage, tile)])
+            reads = self.begin_read(self.scores_reads(following))
+            if self.wrong == DS_LATE:
+                self.publish_ds(group, word)
+            yield
+            self.end_read(reads)
+        else:
+            publish = lambda: self.publish_ds(group, word)
+            yield from self.read_q(group, stage, key_gradient + self.scores_reads(following), publish)
+            if word.last:
+                yield from self.write_block(group, word)
+        yield
+        return following
+
+    def read_q(self, group, stage, reads, publish=lambda: None):
+        """dK of a tile, perhaps with the next one's scores; then the tile's Q is free."""
+        reads = self.begin_read(reads)
         if self.wrong == Q_EARLY:
             yield from self.release_everywhere(group, "q", stage, Q_OWN)
         yield
-        if not following.first or self.wrong == DS_LATE:
-            self.publish_ds(group, word)
-            yield
+        publish()
+        yield
         self.end_read(reads)
         if self.wrong != Q_EARLY:
             yield from self.release_everywhere(group, "q", stage, Q_OWN)
         yield
-        if word.last:
-            yield from self.take_block(group, word.block)
-            tiles = list(self.pair.blocks[word.block])
-            check(sorted(self.sums[group]) == tiles, "dV and dK of the block are sums over", *self.sums[group])
-            self.written.append((word.block, group))
-        yield
-        return following
+
+    def write_block(self, group, word):
+        yield from self.take_block(group, word.block)
+        tiles = list(self.pair.blocks[word.block])
+        check(sorted(self.sums[group]) == tiles, "dV and dK of the block are sums over", *self.sums[group])
+        self.written.append((word.block, group))
 
     def next_word(self, group, number):
         yield from self.wait_full("q", number % ROW_STAGES, number // ROW_STAGES)
@@ -255,13 +272,26 @@ class Cta(Machine):
         if heard and self.wrong != SLOT_UNREAD:
             release()
 
-    # dq.cuh
-    def dq(self):
+    # exchange.cuh
+    def sender(self):
         for number in count():
             stage = number % STAGES
             if self.wrong == COPY_EARLY and number < self.pair.tiles:
                 self.send_ds(stage)
                 yield
+            yield from self.wait_full("ds", stage, number // STAGES)
+            yield
+            if self.read_word("sender", number).tile is None:
+                break
+            if self.wrong != COPY_EARLY:
+                self.send_ds(stage)
+                yield
+        yield from self.pair.leave((self.rank, "sender"))
+
+    # dq.cuh
+    def dq(self):
+        for number in count():
+            stage = number % STAGES
             yield from self.wait_full("ds", stage, number // STAGES)
             yield
             word = self.read_word("dq", number)
@@ -286,9 +316,6 @@ class Cta(Machine):
         self.flying.append(landing)
 
     def add_pair(self, word, stage):
-        if self.wrong != COPY_EARLY:
-            self.send_ds(stage)
-            yield
         check(self.ds[stage] == [word.tile] * 2, "dS is not that of the tile, or not visible yet")
         reads = self.begin_read([("k", 0, word.block)])
         self.readers.append(("ds", stage))
@@ -371,8 +398,8 @@ class Pair:
     def check_schedule(self):
         roles = {(0, "scheduler"): self.scheduler()}
         for cta in self.ctas:
-            roles |= {(cta.rank, "loader"): cta.loader(), (cta.rank, "dq"): cta.dq(), (cta.rank, 0): cta.columns(0),
-                      (cta.rank, 1): cta.columns(1)}
+            roles |= {(cta.rank, "loader"): cta.loader(), (cta.rank, "sender"): cta.sender(), (cta.rank, "dq"): cta.dq(),
+                      (cta.rank, 0): cta.columns(0), (cta.rank, 1): cta.columns(1)}
         self.inside = list(roles)
         run(self.random, roles, self.flying)
         check(not self.flying, "something is under way after the end")

@@ -48,7 +48,7 @@ class Machine:
         self.ds = [[None, None] for _ in range(STAGES)]
         self.work = [None] * STAGES
         self.words, self.unread = [None] * word_slots, [set() for _ in range(word_slots)]
-        self.readers, self.flying = [], []
+        self.word_readers, self.readers, self.flying = {0, 1, "dq"}, [], []
 
     def wait_full(self, name, index, lap):
         waiting = object()
@@ -90,7 +90,7 @@ class Machine:
     def post(self, word):
         slot = word.number % len(self.words)
         check(not self.unread[slot], "a word overwritten before it was read by", *sorted(map(str, self.unread[slot])))
-        self.words[slot], self.unread[slot] = word, {0, 1, "dq"}
+        self.words[slot], self.unread[slot] = word, set(self.word_readers)
 
     def read_word(self, reader, number):
         slot = number % len(self.words)
