@@ -22,19 +22,13 @@ bool splits_groups(const AttentionShape& s) {
   return backward_pass::parts_of(blocks, static_cast<std::int32_t>(s.query_heads / s.kv_heads)) > 1;
 }
 
-/// Time on a multiprocessor, in thousandths of that of a row of a 64 x 128 tile: of the rows that are visited, and of
-/// beginning and ending a column block, in rows (docs/backward.md, "Pairs").
-struct Cost {
-  std::int64_t row, block_rows;
-};
-constexpr Cost single_cost{1000, 30}, pair_cost{930, 120};
+/// Time that a CTA of a pair takes for a row of a tile, in thousandths of a single CTA's; a block costs both the same
+/// (docs/backward.md, "Pairs").
+constexpr std::int64_t pair_row_cost = 925;
 
-std::int64_t cost_of(const ColumnMask& mask, TileShape tile) {
-  const Cost cost = tile.block_n == block_columns ? single_cost : pair_cost;
-  const MaskShape& s = mask.shape();
-  const std::int64_t blocks = s.batch * s.heads * ((s.columns + tile.block_n - 1) / tile.block_n);
-  const std::int64_t visited = count_row_blocks(mask.view(), tile).visited * tile.block_m;
-  return (visited * cost.row + blocks * cost.block_rows * 1000) * (tile.block_n / block_columns);
+/// Rows that the CTAs of all blocks of `tile` visit.
+std::int64_t visited_rows(const ColumnMask& mask, TileShape tile) {
+  return count_row_blocks(mask.view(), tile).visited * tile.block_m * (tile.block_n / block_columns);
 }
 
 }  // namespace
@@ -57,7 +51,8 @@ TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& sha
   const std::span<const TileShape> choices = backward_tiles(shape, deterministic);
   check_mask_shape("the mask", mask.shape(), shape);
   if (choices.size() == 1) return choices.front();
-  return cost_of(mask, choices[1]) < cost_of(mask, choices[0]) ? choices[1] : choices[0];
+  const bool pair = visited_rows(mask, choices[1]) * pair_row_cost < visited_rows(mask, choices[0]) * 1000;
+  return choices[pair ? 1 : 0];
 }
 
 }  // namespace flashmask::sm90

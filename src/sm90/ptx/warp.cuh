@@ -63,13 +63,6 @@ __device__ __forceinline__ void sleep_nanoseconds(std::uint32_t nanoseconds) {
   asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
 }
 
-/// Rank of this CTA in its cluster.
-__device__ __forceinline__ std::uint32_t cluster_cta_rank() {
-  std::uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
 /// Keeps the compiler from moving reads and writes of a register over this place (around asynchronous wgmma).
 __device__ __forceinline__ void pin(float& value) {
   asm volatile("" : "+f"(value));
