@@ -25,7 +25,10 @@ constexpr std::array<std::int64_t, 1> kBySteps = {1};
 constexpr std::array<std::int64_t, 3> kByClock = {16, 4, 1};
 constexpr std::int64_t kShareOfRanks = 8;  // an eighth of the allowance is left to stage 3
 constexpr std::uint64_t kSeedStride = 0x9e37;
-constexpr std::int64_t kTradeSteps = 300'000;  // swaps looked at, about a tenth of a microsecond each
+// Swaps looked at, about a tenth of a microsecond each. A round looks at all ranks, and there are more rounds with more
+// of them: with 600 a rank six of twelve plans for 64 nodes ended unfinished, and the walk behind it took longer.
+constexpr std::int64_t kTradeSteps = 300'000;
+constexpr std::int64_t kTradeStepsOfRank = 10'000;
 
 /// The largest normalised target within (1 + epsilon) times the bound in the units of the workload.
 std::int64_t relaxed_target(const Instance& in, std::int64_t bound, std::int64_t epsilon_millionths) {
@@ -184,7 +187,7 @@ class Hierarchy {
   /// While some rank exceeds the target it trades chunks with other nodes, and its node is solved again. Every round
   /// lowers the load above the target.
   void trade(NodeTraffic& traffic, State& state) {
-    Budget budget(kTradeSteps, solve_.deadline);
+    Budget budget(std::max(kTradeSteps, kTradeStepsOfRank * in_.ranks()), solve_.deadline);
     while (!budget.over()) {
       const std::vector<std::int64_t> hot = hot_ranks(state);
       if (hot.empty()) return;
