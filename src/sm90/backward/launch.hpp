@@ -13,7 +13,7 @@
 
 namespace flashmask::sm90::backward_pass {
 
-/// One call; every pointer is device memory. The tile map has 64 x 128 tiles; its batch is 1 or that of the
+/// One call; every pointer is device memory. The tile map has one of all_backward_tiles(); its batch is 1 or that of the
 /// call.
 struct BackwardCall {
   AttentionShape shape;
