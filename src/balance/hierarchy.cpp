@@ -85,6 +85,7 @@ class Hierarchy {
         if (found.peak(in_) > target) continue;
         filled = true;
         offer(std::move(found), traffic.worst());
+        if (least == 0) return best;
       }
       if (least < typical) continue;
       // Nodes that can be filled and have no less traffic leave little to find: mostly one long document.
