@@ -8,7 +8,8 @@
 //                                                          choice (see BackwardCall)
 //
 // Burst: 0.5 s idle, 3 warm-ups, 9 launches back to back (5 above 40 ms), median of event pairs. Sustained: batches of
-// at least 45 ms without idle, median of six, the variants taking turns. The mask "nothing" hides all: what preprocess
+// at least 45 ms without idle, median of six, the variants taking turns: at the power cap they then share one clock, so
+// run a variant in a call of its own to see what its energy allows. The mask "nothing" hides all: what preprocess
 // and convert alone cost.
 #include <cuda_bf16.h>
 
