@@ -127,9 +127,9 @@ struct BackwardArguments {
   void* stream = nullptr;        ///< cudaStream_t
   /// Bitwise equal results from run to run. dQ then has a pass of its own (seven products instead of five).
   bool deterministic = false;
-  /// Order in which column blocks of the map are taken, e.g. remote chunks first: a permutation of (mask batch row, mask
-  /// head, column block) as flat indices, in device memory; null: heaviest first. Ignored with a mask head per query
-  /// head.
+  /// Order in which column blocks of the map are taken, e.g. remote chunks first: a permutation of (mask batch row,
+  /// mask head, column block) as flat indices, in device memory; null: heaviest first. Ignored with a mask head per
+  /// query head.
   const std::int32_t* order = nullptr;
   std::optional<ChunkCompletion> completion{};
 };
