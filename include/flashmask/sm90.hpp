@@ -99,13 +99,13 @@ void forward(ForwardArguments arguments, DeviceMask& mask, const MaskView& vecto
 
 /// Tile shapes that backward() takes its map in for calls of this shape, the default first. The other one, twice as
 /// wide, is worked on by two multiprocessors that share every tile of Q and dO: masks that are dense at that width
-/// gain, short documents lose. Only for head dims above 64, not for the deterministic mode, and not where grouped heads
-/// are few enough to be split (see backward_workspace_bytes()).
+/// gain, short documents lose. Not for the deterministic mode, and not where grouped heads are few enough to be split
+/// (see backward_workspace_bytes()).
 std::span<const TileShape> backward_tiles(const AttentionShape& shape, bool deterministic = false);
 /// The default, which every call takes.
 TileShape backward_tile();
 /// The fastest of backward_tiles() for `mask`, from exact counts of the tiles that a map would hold times measured
-/// costs. Milliseconds on the host.
+/// costs; the default for head dims up to 64, where the other one has not been measured. Milliseconds on the host.
 TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& shape, bool deterministic = false);
 
 /// Progress for whoever sends dK and dV on while the backward still runs: counts[chunk] rises with release semantics as

@@ -119,6 +119,7 @@ void check_forms() {
 
 template <class T, Operand Kind>
 void check_widths() {
+  check_forms<32, T, Kind>();
   check_forms<64, T, Kind>();
   check_forms<80, T, Kind>();
   check_forms<96, T, Kind>();

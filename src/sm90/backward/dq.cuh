@@ -28,14 +28,17 @@ template <BackwardConfig C>
 struct QueryGradient {
   using Memory = SharedMemory<C>;
 
-  float sum[32];  // dQ^T: 64 elements of head_dim x 64 rows
+  static constexpr std::uint32_t rows = static_cast<std::uint32_t>(C.share_rows());
+  static constexpr std::int32_t quads = C.share_rows() / 8;
+
+  float sum[4 * quads];  // dQ^T: 64 elements of head_dim x `rows` rows
   const MainParameters& p;
   Memory& memory;
 
   __device__ __forceinline__ QueryGradient(const MainParameters& parameters, Memory& shared)
       : p(parameters), memory(shared) {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) sum[i] = 0.0F;
+    for (int i = 0; i < 4 * quads; ++i) sum[i] = 0.0F;
   }
 
   __device__ __forceinline__ void arrive(std::uint64_t* barriers, std::uint32_t stage) {
@@ -43,14 +46,15 @@ struct QueryGradient {
     if (C.every_lane_arrives || ptx::elect_one()) ptx::mbarrier_arrive(ptx::shared_address(barriers + stage));
   }
 
-  /// sum (+)= 64 elements of head_dim of 128 keys x their dS.
-  __device__ __forceinline__ void multiply(const std::uint8_t* keys, const std::uint8_t* ds, bool accumulate) {
+  /// sum (+)= 64 elements of head_dim of 128 keys x their dS, of which `ds` has `ds_rows` rows a column warpgroup.
+  __device__ __forceinline__ void multiply(const std::uint8_t* keys, const std::uint8_t* ds, std::uint32_t ds_rows,
+                                           bool accumulate) {
     const std::uint64_t a = layout::mn_major_descriptor(ptx::shared_address(keys), block_columns);
     const std::uint64_t b = layout::k_major_descriptor(ptx::shared_address(ds));
 #pragma unroll
     for (std::uint32_t i = 0; i < block_columns / 16; ++i) {
       ptx::wgmma<operand_of(C), ptx::Major::mn, ptx::Major::k>(
-          sum, a + layout::mn_major_step(i), b + layout::k_major_step(i, block_rows), accumulate || i != 0);
+          sum, a + layout::mn_major_step(i), b + layout::k_major_step(i, ds_rows), accumulate || i != 0);
     }
   }
   [[nodiscard]] __device__ __forceinline__ const std::uint8_t* key_half(std::uint32_t key, std::uint32_t half) const {
@@ -58,14 +62,15 @@ struct QueryGradient {
   }
   __device__ __forceinline__ void pin_sum() {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) ptx::pin(sum[i]);
+    for (int i = 0; i < 4 * quads; ++i) ptx::pin(sum[i]);
   }
 
-  __device__ __forceinline__ void add(std::int32_t dq_tile, std::int32_t half) {
+  /// `first_quad`: of the tile's eight, the one that the sums begin with.
+  __device__ __forceinline__ void add(std::int32_t dq_tile, std::int32_t half, std::int32_t first_quad) {
     float* const tile = p.rows.dq_sum + static_cast<std::int64_t>(dq_tile) * (block_rows * C.head_dim) +
-                        dq_fragment_offset(half, 0, static_cast<std::int32_t>(ptx::thread_index() % 128));
+                        dq_fragment_offset(half, first_quad, static_cast<std::int32_t>(ptx::thread_index() % 128));
 #pragma unroll
-    for (int quad = 0; quad < 8; ++quad) {
+    for (int quad = 0; quad < quads; ++quad) {
       ptx::reduce_add_v4(tile + dq_fragment_offset(0, quad, 0), sum[4 * quad], sum[4 * quad + 1], sum[4 * quad + 2],
                          sum[4 * quad + 3]);
       const std::uint64_t start = ptx::cycle_counter();
@@ -90,12 +95,12 @@ struct QueryGradient {
         for (std::uint32_t half = 0; half < C.halves(); ++half) {
           pin_sum();
           ptx::wgmma_fence();
-          multiply(key_half(key, half), memory.ds[stage][0], false);
+          multiply(key_half(key, half), memory.ds[stage][0], block_rows, false);
           ptx::wgmma_commit();
           ptx::wgmma_wait<0>();
           pin_sum();
           if (half + 1 == C.halves()) release(flags, key, stage);
-          add(w[3], static_cast<std::int32_t>(half));
+          add(w[3], static_cast<std::int32_t>(half), 0);
         }
       } else {
         release(flags, key, stage);
@@ -103,19 +108,24 @@ struct QueryGradient {
     }
   }
 
-  /// Paired: this CTA's half of head_dim over the columns of both, with the other CTA's dS, which each sends as soon as
-  /// it is stored.
+  /// Paired: this CTA's half of head_dim or of the rows over the columns of both, with the other CTA's dS, which each
+  /// sends as soon as it is stored.
   __device__ __forceinline__ void add_pair(std::uint32_t tile, std::uint32_t flags, std::uint32_t key,
                                            std::int32_t dq_tile) {
     const std::uint32_t stage = tile % Memory::stages;
     const std::uint32_t rank = ptx::cluster_rank();
+    constexpr bool by_rows = rows != block_rows;
     pin_sum();
     ptx::wgmma_fence();
-    multiply(key_half(key, rank), memory.ds[stage][0], false);
+    if constexpr (by_rows) {
+      multiply(memory.k[key], memory.ds[stage][0] + rank * rows * layout::row_bytes, block_rows, false);
+    } else {
+      multiply(key_half(key, rank), memory.ds[stage][0], block_rows, false);
+    }
     ptx::wgmma_commit();
     wait_for(ptx::shared_address(&memory.pair.full_ds[stage]), tile / Memory::stages & 1U, p.error);
     ptx::wgmma_fence();
-    multiply(memory.peer_k, memory.peer_ds[stage][0], true);
+    multiply(memory.peer_k[key], memory.peer_ds[stage][0], rows, true);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     pin_sum();
@@ -125,7 +135,8 @@ struct QueryGradient {
       ptx::mbarrier_arrive_remote(ptx::shared_address(memory.empty_ds + stage), rank ^ 1U);
     }
     release(flags, key, stage);
-    add(dq_tile, static_cast<std::int32_t>(rank));
+    const auto part = static_cast<std::int32_t>(rank);
+    add(dq_tile, by_rows ? 0 : part, by_rows ? part * quads : 0);
   }
 
   /// dS has been read; so has K after the last tile of its block.

@@ -16,7 +16,12 @@ namespace flashmask::sm90::backward_pass {
 template <BackwardConfig C>
 __device__ __forceinline__ void send_ds(const MainParameters& p, SharedMemory<C>& memory) {
   using Memory = SharedMemory<C>;
+  // Where the other CTA computes dQ of half of the rows, those are all it wants, of each column warpgroup.
+  constexpr auto rows = static_cast<std::uint32_t>(C.share_rows());
+  constexpr std::uint32_t copies = rows == block_rows ? 1 : 2;
+  constexpr std::uint32_t bytes = sizeof(memory.peer_ds[0]) / copies;
   const std::uint32_t other = ptx::cluster_rank() ^ 1U;
+  const std::uint32_t skipped = other * rows % block_rows * layout::row_bytes;
   for (std::uint32_t tile = 0;; ++tile) {
     const std::uint32_t stage = tile % Memory::stages;
     wait_for(ptx::shared_address(&memory.full_ds[stage]), tile / Memory::stages & 1U, p.error);
@@ -24,9 +29,13 @@ __device__ __forceinline__ void send_ds(const MainParameters& p, SharedMemory<C>
     if ((word.flags & tile_flag::end) != 0) return;
     // The other one's stage is free: the columns have waited for its dQ warpgroup before they stored this dS.
     const std::uint32_t landed = ptx::shared_address(&memory.pair.full_ds[stage]);
-    ptx::mbarrier_arrive_expect_tx(landed, sizeof(memory.ds[0]));
-    ptx::bulk_copy_to_cta(ptx::address_in(ptx::shared_address(memory.peer_ds[stage]), other),
-                          ptx::shared_address(memory.ds[stage]), sizeof(memory.ds[0]), ptx::address_in(landed, other));
+    ptx::mbarrier_arrive_expect_tx(landed, copies * bytes);
+#pragma unroll
+    for (std::uint32_t group = 0; group < copies; ++group) {
+      ptx::bulk_copy_to_cta(ptx::address_in(ptx::shared_address(memory.peer_ds[stage][group]), other),
+                            ptx::shared_address(memory.ds[stage][group]) + skipped, bytes,
+                            ptx::address_in(landed, other));
+    }
   }
 }
 

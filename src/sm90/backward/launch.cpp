@@ -45,11 +45,12 @@ StridedTensor strided(const TensorView& view) {
 }
 
 LaunchMain* main_kernel_of(std::int32_t head_dim, bool bf16, bool deterministic, bool paired) {
-  if (paired) return bf16 ? launch_d128_bf16_paired : launch_d128_f16_paired;
   if (head_dim == 128) {
+    if (paired) return bf16 ? launch_d128_bf16_paired : launch_d128_f16_paired;
     if (deterministic) return bf16 ? launch_d128_bf16_deterministic : launch_d128_f16_deterministic;
     return bf16 ? launch_d128_bf16 : launch_d128_f16;
   }
+  if (paired) return bf16 ? launch_d64_bf16_paired : launch_d64_f16_paired;
   if (deterministic) return bf16 ? launch_d64_bf16_deterministic : launch_d64_f16_deterministic;
   return bf16 ? launch_d64_bf16 : launch_d64_f16;
 }
@@ -151,9 +152,12 @@ PrepareParameters prepare_parameters(const BackwardCall& call, const Extents& e,
 /// The tile copies. Not for a call without rows or columns: a tensor map has no empty extents.
 void encode_operands(const BackwardCall& call, MainParameters& p) {
   const AttentionShape& s = call.shape;
-  const layout::Halves halves = call.map.block_n > block_columns ? layout::Halves::apart : layout::Halves::together;
+  const bool paired = call.map.block_n > block_columns;
+  const layout::Halves halves = paired ? layout::Halves::apart : layout::Halves::together;
+  const auto share_rows = static_cast<std::uint32_t>(
+      BackwardConfig{.head_dim = tile_head_dim(s), .bf16 = true, .accumulate_dq = true, .paired = paired}.share_rows());
   const auto copy_of_rows = [&](const char* name, const TensorView& tensor) {
-    return layout::encode_tile_copy(name, tensor, s.batch, s.rows, s.query_heads, s.head_dim, block_rows, halves);
+    return layout::encode_tile_copy(name, tensor, s.batch, s.rows, s.query_heads, s.head_dim, share_rows, halves);
   };
   const auto copy_of_columns = [&](const char* name, const TensorView& tensor) {
     return layout::encode_tile_copy(name, tensor, s.batch, s.columns, s.kv_heads, s.head_dim, block_columns, halves);
@@ -262,10 +266,10 @@ void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stre
   core::check(call.map.block_n == block_columns || call.map.block_n == 2 * block_columns,
               "the tile map has {} columns a block, the backward takes {} or {}", call.map.block_n, block_columns,
               2 * block_columns);
-  core::check(ctas == 1 || (head_dim == 128 && !call.deterministic && call.parts <= 1),
-              "a map of {} columns a block is for head_dim above 64, not deterministic, groups whole; got head_dim {}, "
-              "deterministic {}, parts {}",
-              call.map.block_n, s.head_dim, call.deterministic, call.parts);
+  core::check(
+      ctas == 1 || (!call.deterministic && call.parts <= 1),
+      "a map of {} columns a block is not for deterministic calls or split groups; got deterministic {}, parts {}",
+      call.map.block_n, call.deterministic, call.parts);
   const std::int32_t workers = multiprocessors() / ctas;
   MainParameters p = main_parameters(call, split_extents(e, parts), workers, workspace, layout);
   check_cuda(launch_prepare(prepare_parameters(call, e, p, workspace, layout), stream), "launch of prepare_kernel");

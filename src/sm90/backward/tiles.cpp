@@ -26,6 +26,9 @@ bool splits_groups(const AttentionShape& s) {
 /// (docs/backward.md, "Pairs").
 constexpr std::int64_t pair_row_cost = 925;
 
+/// Narrower heads take pairs where a map asks for them; until they have been measured, none is chosen for them.
+constexpr std::int64_t least_pair_head_dim = 65;
+
 /// Rows that the CTAs of all blocks of `tile` visit.
 std::int64_t visited_rows(const ColumnMask& mask, TileShape tile) {
   return count_row_blocks(mask.view(), tile).visited * tile.block_m * (tile.block_n / block_columns);
@@ -39,7 +42,7 @@ std::span<const TileShape> all_backward_tiles() {
 
 std::span<const TileShape> backward_tiles(const AttentionShape& shape, bool deterministic) {
   check_shape(shape);
-  const bool paired = shape.head_dim > 64 && !deterministic && !splits_groups(shape);
+  const bool paired = !deterministic && !splits_groups(shape);
   return std::span(tiles).first(paired ? 2 : 1);
 }
 
@@ -50,7 +53,7 @@ TileShape backward_tile() {
 TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& shape, bool deterministic) {
   const std::span<const TileShape> choices = backward_tiles(shape, deterministic);
   check_mask_shape("the mask", mask.shape(), shape);
-  if (choices.size() == 1) return choices.front();
+  if (choices.size() == 1 || shape.head_dim < least_pair_head_dim) return choices.front();
   const bool pair = visited_rows(mask, choices[1]) * pair_row_cost < visited_rows(mask, choices[0]) * 1000;
   return choices[pair ? 1 : 0];
 }
