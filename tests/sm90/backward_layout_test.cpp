@@ -15,6 +15,7 @@
 #include "sm90/backward/sweep.hpp"
 #include "sm90/backward/visibility.hpp"
 #include "sm90/backward/work_list.hpp"
+#include "sm90/layout/fragment.hpp"
 #include "support/random_mask.hpp"
 
 namespace flashmask::sm90::backward_pass {
@@ -57,6 +58,33 @@ TEST(BackwardLayout, a_dq_tile_in_fragment_order_is_a_permutation) {
     EXPECT_EQ(static_cast<std::int32_t>(cells.size()), halves * 4096);
     EXPECT_EQ(*cells.rbegin(), std::pair(63, halves * 64 - 1));
   }
+}
+
+/// Of a pair at head_dim 64: what each CTA loads, sends and computes is one of two halves of the rows.
+TEST(BackwardLayout, half_of_the_rows_of_a_tile_is_a_tile_and_half_of_its_quads) {
+  constexpr BackwardConfig pair{.head_dim = 64, .bf16 = true, .accumulate_dq = true, .paired = true};
+  constexpr std::uint32_t rows = pair.share_rows();
+  ASSERT_EQ(rows, 32U);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    for (std::uint32_t row = 0; row < rows; ++row) {
+      for (std::uint32_t column = 0; column < 64; ++column) {
+        ASSERT_EQ(layout::tile_offset(rank * rows + row, column, block_rows),
+                  rank * rows * layout::row_bytes + layout::tile_offset(row, column, rows));
+      }
+    }
+    // dQ^T of m64n32: accumulator i of a thread is (element of head_dim, row of the half).
+    for (std::uint32_t thread = 0; thread < 128; ++thread) {
+      for (std::uint32_t i = 0; i < rows / 2; ++i) {
+        const auto t = static_cast<std::int32_t>(thread), e = static_cast<std::int32_t>(i % 4);
+        const auto quad = static_cast<std::int32_t>(rank * (rows / 8) + i / 4);
+        ASSERT_EQ(dq_fragment_row(quad, t, e),
+                  static_cast<std::int32_t>(rank * rows + layout::accumulator_column(thread, i)));
+        ASSERT_EQ(dq_fragment_dim(0, t, e), static_cast<std::int32_t>(layout::accumulator_row(thread, i)));
+      }
+    }
+  }
+  EXPECT_EQ(sizeof(SharedMemory<pair>::peer_ds[0]), 2 * rows * layout::row_bytes);
+  EXPECT_LE(sizeof(SharedMemory<pair>), shared_memory_limit);
 }
 
 TEST(BackwardLayout, every_work_block_is_dealt_exactly_once_whatever_the_order) {
