@@ -47,7 +47,8 @@ inline constexpr std::uint32_t end = 32;       ///< no tile: there is no more wo
   return (block % 2 != 0 ? tile_flag::odd_block : 0U) | ((block / 2 & 1U) != 0 ? tile_flag::odd_pair : 0U);
 }
 
-/// What a CTA of a pair has of the other one: its half of K, for dQ, and its dS, in stages as its own.
+/// What a CTA of a pair has of the other one, for the half of dQ it computes: that half of K's head_dim (of one half
+/// alone: all of K), in stages as its own, and dS, all rows or half of them.
 template <BackwardConfig C, bool Paired>
 struct PeerTiles {};
 template <BackwardConfig C>
