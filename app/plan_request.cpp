@@ -167,6 +167,8 @@ PlanMasks plan_masks(const PlanRequest& request) {
     check(count && *count >= 1 && *count <= kMostLayers,
           "--layers {}: entry {}, {}: the count behind the colon must be a whole number from 1 to {}, e.g. causal:12",
           request.layers, out.weights.size() + 1, layer, kMostLayers);
+    check(colon != 0, "--layers {}: entry {}, {}: the mask's name is missing before the colon, e.g. causal:12",
+          request.layers, out.weights.size() + 1, layer);
     one.served.push_back(layer.substr(0, colon));
     out.weights.push_back(*count);
   }

@@ -32,9 +32,9 @@ constexpr std::int64_t kTradeStepsOfRank = 10'000;
 
 /// The largest normalised target within (1 + epsilon) times the bound in the units of the workload.
 std::int64_t relaxed_target(const Instance& in, std::int64_t bound, std::int64_t epsilon_millionths) {
-  const std::int64_t original = in.original(bound);
-  const auto extra = static_cast<std::int64_t>(Int128{original} * epsilon_millionths / 1'000'000);
-  return in.normalised(original + extra);
+  const Int128 original = in.original(bound);
+  const Int128 relaxed = original + original * epsilon_millionths / 1'000'000;
+  return in.normalised(static_cast<std::int64_t>(std::min(relaxed, Int128{kMostLoad})));
 }
 
 /// One attempt at a plan with less traffic than the flat one.
@@ -67,7 +67,8 @@ class Hierarchy {
     State best = flat;
     std::int64_t least = typical;
     const auto offer = [&](State state, std::int64_t worst) {
-      if (worst >= least) return;
+      const bool less = worst < least || (least < typical && worst == least && state.peak(in_) < best.peak(in_));
+      if (!less) return;
       least = worst;
       best = std::move(state);
     };
@@ -108,13 +109,14 @@ class Hierarchy {
     NodeLimits limits;
     limits.largest = target_;
     for (const auto& ranks : ranks_of_) {
-      std::int64_t chunks = 0, capacity = 0;
+      std::int64_t chunks = 0;
+      Int128 capacity = 0;
       for (const std::int64_t r : ranks) {
         chunks += in_.counts[static_cast<std::size_t>(r)];
         capacity += in_.capacity(r, aim);
       }
       limits.counts.push_back(chunks);
-      limits.capacities.push_back(capacity);
+      limits.capacities.push_back(static_cast<std::int64_t>(std::min(capacity, Int128{in_.total})));
       limits.ranks.push_back(static_cast<std::int64_t>(ranks.size()));
     }
     return limits;

@@ -52,7 +52,7 @@ void run_pairs(const Instance& in, Budget budget, std::uint64_t seed, Solution& 
   const std::int64_t bound = best.bound.value;
   std::int64_t low = bound, known = before;
   State dense;  // no start for exchanges: it leaves all slack to the last ranks
-  if (!attempt(search, low, budget.left() * 3 / 5, budget)) {
+  if (!attempt(search, low, static_cast<std::int64_t>(Int128{budget.left()} * 3 / 5), budget)) {
     if (in.speeds.empty()) {
       dense = filled(in, best.bound);
       known = std::min(known, dense.peak(in));

@@ -222,6 +222,7 @@ class Plan(unittest.TestCase):
                                 (["--layers", "causal:2,x"], "--layers x: mask builder \"x\" is not known: expected one of full, causal"),
                                 (["--layers", "causal,full:x"],
                                  "--layers causal,full:x: entry 2, full:x: the count behind the colon must be a whole number from 1 to 1000000"),
+                                (["--layers", "causal,:3"], "--layers causal,:3: entry 2, :3: the mask's name is missing before the colon"),
                                 (["--layers", "causal", "--mask", "full"], "--mask full: --layers causal names the masks; leave it out"),
                                 (["--mask", "caussal"], "--mask caussal: mask builder \"caussal\" is not known: expected one of full"),
                                 ([*MASK, "--epsilon", "0x1"], "--epsilon: 0x1 is not a decimal number from 0 to 1, such as 0.01"),
