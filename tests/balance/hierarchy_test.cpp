@@ -350,7 +350,8 @@ TEST(Hierarchy, the_flat_plan_takes_half_the_time_at_most) {
 TEST(Hierarchy, the_largest_sum_and_the_largest_epsilon_do_not_overflow) {
   Workload w = family_workload(Family::causal_document_8k, 64 << 10, 8, 2, 3);
   w.loads.assign(w.loads.size(), 1);
-  w.loads.front() = kMostLoad - static_cast<std::int64_t>(w.loads.size()) + 1;  // a rank's target is most of 2^62
+  w.loads.back() = 2;
+  w.loads.front() = kMostLoad - static_cast<std::int64_t>(w.loads.size());  // a rank's target is nearly 2^62
   const Instance in = make_instance(w.loads, chunk_counts(64, 8), {});
   for (const std::int64_t epsilon : {10'000, 1'000'000}) {
     const Solution best = solve_on_nodes(in, w.needs, {.nodes = 2, .epsilon_millionths = epsilon}, {});
