@@ -4,7 +4,7 @@
 //   sm90_backward [--n 8192,32768] [--mask causal,document] [--head-dim 128] [--heads 16] [--kv-heads 16]
 //                 [--batch 4] [--sustained 0] [--deterministic 0]
 //                 [--paired 0,1]                           tiles of 128 or 256 columns: one CTA or two a work block
-//                 [--section 0] [--phases 0] [--parts 0]   lists, all combinations are compared; 0: the library's
+//                 [--section 0] [--light -1] [--parts 0]   lists, all combinations are compared; 0: the library's
 //                                                          choice (see BackwardCall)
 //
 // Burst: 0.5 s idle, 3 warm-ups, 9 launches back to back (5 above 40 ms), median of event pairs. Sustained: batches of
@@ -46,7 +46,7 @@ struct Options {
   std::vector<std::string> masks;
   std::int64_t head_dim = 128, heads = 0, kv_heads = 0, batch = 0;
   bool sustained = false, deterministic = false;
-  std::vector<std::string> sections{"0"}, phases{"0"}, parts{"0"}, fronts{"0"}, paired{"0"};
+  std::vector<std::string> sections{"0"}, light{"-1"}, parts{"0"}, fronts{"0"}, paired{"0"};
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -69,7 +69,7 @@ Options parse(int argc, char** argv) {
     if (key == "--sustained") o.sustained = value != "0";
     if (key == "--deterministic") o.deterministic = value != "0";
     if (key == "--section") o.sections = split(value);
-    if (key == "--phases") o.phases = split(value);
+    if (key == "--light") o.light = split(value);
     if (key == "--parts") o.parts = split(value);
     if (key == "--front") o.fronts = split(value);
     if (key == "--paired") o.paired = split(value);
@@ -277,12 +277,12 @@ Variant make_variant(const Options& o, const Case& c, const sm90::TileMapView& m
 /// Appends every combination of the options that are lists.
 void append_variants(const Options& o, const Case& c, const sm90::TileMapView& map, std::vector<Variant>& variants) {
   for (const std::string& section : o.sections) {
-    for (const std::string& phases : o.phases) {
+    for (const std::string& light : o.light) {
       for (const std::string& parts : o.parts) {
         for (const std::string& front : o.fronts) {
           Variant v = make_variant(o, c, map);
           v.call.shared_front = std::stoi(front);
-          v.call.section_heads = std::stoi(section), v.call.phases = std::stoi(phases), v.call.parts = std::stoi(parts);
+          v.call.section_heads = std::stoi(section), v.call.light_percent = std::stoi(light), v.call.parts = std::stoi(parts);
           const std::int64_t matrices = std::int64_t{map.batch} * map.heads;
           v.workspace = DeviceBuffer<std::uint8_t>(static_cast<std::int64_t>(
               sm90::backward_pass::workspace_layout(c.shape, matrices, o.deterministic, v.call.parts).bytes));
@@ -303,13 +303,13 @@ void print(const Variant& v, const std::string& mask, const Figures& f) {
   const AttentionShape& s = v.call.shape;
   std::printf(
       "{\"mask\": \"%s\", \"n\": %lld, \"head_dim\": %lld, \"heads\": \"%lld:%lld\", "
-      "\"paired\": %d, \"section\": %d, \"phases\": %d, \"parts\": %d, \"front\": %d, \"deterministic\": %d, "
+      "\"paired\": %d, \"section\": %d, \"light\": %d, \"parts\": %d, \"front\": %d, \"deterministic\": %d, "
       "\"burst_ms\": %.4f, "
       "\"burst_tflops\": %.0f, "
       "\"burst_exact_tflops\": %.0f, \"sustained_ms\": %.4f, \"sustained_tflops\": %.0f, \"error_word\": %u, %s}\n",
       mask.c_str(), static_cast<long long>(s.rows), static_cast<long long>(s.head_dim),
       static_cast<long long>(s.query_heads), static_cast<long long>(s.kv_heads), v.call.map.block_n / 128 - 1,
-      v.call.section_heads, v.call.phases, v.call.parts, v.call.shared_front, v.call.deterministic ? 1 : 0, f.burst_ms,
+      v.call.section_heads, v.call.light_percent, v.call.parts, v.call.shared_front, v.call.deterministic ? 1 : 0, f.burst_ms,
       f.tile_gflop / f.burst_ms, f.exact_gflop / f.burst_ms, f.sustained_ms,
       f.sustained_ms > 0 ? f.tile_gflop / f.sustained_ms : 0,
       sm90::backward_pass::read_error(v.workspace.data(), nullptr), f.errors.c_str());

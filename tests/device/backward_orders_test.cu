@@ -1,5 +1,5 @@
 // The backward dealt out otherwise than by default: groups in any number of parts, with and without a shared front, in
-// sections and phases. Calls of the other tests are small, so that their groups are always split as far as they can be.
+// sections, the light blocks last. Calls of the other tests are small, so that their groups are always split as far as they can be.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ cudaError_t on_two(const sm90::backward_pass::MainParameters& parameters, std::i
 
 sm90::backward_pass::LaunchMain* two_multiprocessors(std::int64_t head_dim, bool deterministic, bool paired) {
   using namespace sm90::backward_pass;
-  if (paired) return on_two<launch_d128_bf16_paired>;
+  if (paired) return head_dim > 64 ? on_two<launch_d128_bf16_paired> : on_two<launch_d64_bf16_paired>;
   if (head_dim > 64) return deterministic ? on_two<launch_d128_bf16_deterministic> : on_two<launch_d128_bf16>;
   return deterministic ? on_two<launch_d64_bf16_deterministic> : on_two<launch_d64_bf16>;
 }
@@ -46,12 +46,10 @@ sm90::backward_pass::LaunchMain* two_multiprocessors(std::int64_t head_dim, bool
 /// How a call is dealt out; `divisor`: the group in its smallest, second smallest, ... number of parts.
 struct Dealing {
   const char* name;
-  std::int32_t divisor, shared_front, section_heads, phases;
+  std::int32_t divisor, shared_front, section_heads, light_percent;
   bool paired = false;
   /// Whether there is such a call.
-  [[nodiscard]] bool has(std::int64_t head_dim, bool deterministic) const {
-    return !paired || (head_dim > 64 && !deterministic);
-  }
+  [[nodiscard]] bool has(bool deterministic) const { return !paired || !deterministic; }
 };
 void PrintTo(const Dealing& dealing, std::ostream* out) {
   *out << dealing.name;
@@ -65,7 +63,7 @@ class BackwardOrder : public ::testing::TestWithParam<Dealing> {
     BackwardCall call = call_of(c);
     const Dealing& d = GetParam();
     call.shared_front = d.shared_front;
-    call.section_heads = d.section_heads, call.phases = d.phases;
+    call.section_heads = d.section_heads, call.light_percent = d.light_percent;
     const auto group = static_cast<std::int32_t>(call.shape.query_heads / call.shape.kv_heads);
     call.parts = 1;
     for (std::int32_t n = 0; n < d.divisor && call.parts < group; ++n) {
@@ -92,17 +90,21 @@ TEST_P(BackwardOrder, agrees_with_float64_on_every_mask_kind) {
     for (const AttentionExtents& e : {AttentionExtents{2, 500, 450, 4, 2, 1, 128},
                                       {2, 500, 450, 4, 2, 4, 128},
                                       {1, 700, 900, 3, 3, 1, 128},
-                                      {1, 301, 450, 6, 1, 1, 80}}) {
+                                      {1, 301, 450, 6, 1, 1, 80},
+                                      {2, 500, 450, 4, 2, 4, 64},
+                                      {1, 301, 900, 3, 3, 1, 40}}) {
       Random random(++seed);
       const RawMask mask =
           random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns}, static_cast<MaskKind>(kind));
       ASSERT_TRUE(check(e, mask, seed)) << "mask kind " << kind;
     }
     Random random(++seed);
-    const AttentionExtents half{1, 300, 700, 2, 2, 1, 128};
-    const RawMask mask =
-        random_family_mask(random, {half.batch, 1, half.rows, half.columns}, static_cast<MaskKind>(kind));
-    ASSERT_TRUE(check<__half>(half, mask, seed)) << "fp16, mask kind " << kind;
+    for (const std::int64_t head_dim : {64, 128}) {
+      const AttentionExtents half{1, 300, 700, 2, 2, 1, head_dim};
+      const RawMask mask =
+          random_family_mask(random, {half.batch, 1, half.rows, half.columns}, static_cast<MaskKind>(kind));
+      ASSERT_TRUE(check<__half>(half, mask, seed)) << "fp16, mask kind " << kind;
+    }
   }
 }
 
@@ -111,7 +113,7 @@ TEST_P(BackwardOrder, agrees_with_float64_on_random_masks_and_shapes) {
     Random random(800000 + n);
     const std::int64_t most = n % 20 == 0 ? 1200 : 300;
     AttentionExtents e = random_attention_shape(random, most, most);
-    e.head_dim = pick(random, {72, 96, 128, 128});
+    e.head_dim = pick(random, {32, 48, 64, 64, 72, 96, 128, 128});
     const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns});
     ASSERT_TRUE(check(e, mask, n, pick(random, {Layout::bshd, Layout::bhsd, Layout::padded}))) << "draw " << n;
   }
@@ -122,7 +124,6 @@ TEST_P(BackwardOrder, many_short_blocks_a_multiprocessor_follow_one_another) {
   for (const MaskKind kind : {MaskKind::full, MaskKind::any_values, MaskKind::sparse_blocks, MaskKind::dead_columns}) {
     for (const std::int64_t rows : {64, 192}) {
       for (const std::int64_t head_dim : {64, 128}) {
-        if (!GetParam().has(head_dim, false)) continue;
         const AttentionExtents e{2, rows, 2048, 8, 8, 1, head_dim};
         Random random(50 + static_cast<int>(kind));
         const RawMask mask = random_family_mask(random, {e.batch, e.mask_heads, e.rows, e.columns}, kind);
@@ -140,7 +141,7 @@ TEST_P(BackwardOrder, two_multiprocessors_take_all_blocks_one_after_another) {
                                         {1, 190, 900, 2, 2, 128},
                                         {2, 190, 390, 4, 2, 128}}) {
       for (const bool deterministic : {false, true}) {
-        if (!GetParam().has(shape.head_dim, deterministic)) continue;
+        if (!GetParam().has(deterministic)) continue;
         const auto seed = static_cast<std::uint64_t>(500 + kind);
         Random random(seed);
         const RawMask mask =
@@ -160,19 +161,21 @@ TEST_P(BackwardOrder, two_multiprocessors_take_all_blocks_one_after_another) {
 
 TEST_P(BackwardOrder, stays_right_when_repeated_on_one_workspace) {
   for (const MaskKind kind : {MaskKind::causal_documents, MaskKind::eviction}) {
-    Random random(31 + static_cast<int>(kind));
-    const AttentionShape shape{2, 2777, 1834, 8, 2, 128};
-    const RawMask mask = random_family_mask(random, {2, 2, shape.rows, shape.columns}, kind);
-    BackwardCase<Bf16> c(shape, mask.view(), 5, false, Layout::bshd, 1, tile());
-    c.forward.run(forward_workspace);
-    const BackwardCall call = dealt(c);
-    run_call(c, call);
-    for (int n = 0; n < repeats; ++n) {
-      if (n % 10 == 0) c.dq.poison(), c.dk.poison(), c.dv.poison();
-      sm90::backward_pass::queue_backward(call, c.workspace.data(), nullptr);
-      if (n % 10 != 9) continue;
-      sm90::check_backward_workspace(c.workspace.data(), nullptr);
-      ASSERT_TRUE(c.expect_right(errors, "repetition " + std::to_string(n)));
+    for (const std::int64_t head_dim : {64, 128}) {
+      Random random(31 + static_cast<int>(kind));
+      const AttentionShape shape{2, 2777, 1834, 8, 2, head_dim};
+      const RawMask mask = random_family_mask(random, {2, 2, shape.rows, shape.columns}, kind);
+      BackwardCase<Bf16> c(shape, mask.view(), 5, false, Layout::bshd, 1, tile());
+      c.forward.run(forward_workspace);
+      const BackwardCall call = dealt(c);
+      run_call(c, call);
+      for (int n = 0; n < repeats; ++n) {
+        if (n % 10 == 0) c.dq.poison(), c.dk.poison(), c.dv.poison();
+        sm90::backward_pass::queue_backward(call, c.workspace.data(), nullptr);
+        if (n % 10 != 9) continue;
+        sm90::check_backward_workspace(c.workspace.data(), nullptr);
+        ASSERT_TRUE(c.expect_right(errors, "repetition " + std::to_string(n)));
+      }
     }
   }
 }
@@ -180,7 +183,6 @@ TEST_P(BackwardOrder, stays_right_when_repeated_on_one_workspace) {
 /// 880 columns leave the second CTA of the last pair none.
 TEST_P(BackwardOrder, chunks_report_completion) {
   for (const std::int64_t head_dim : {64, 128}) {
-    if (!GetParam().has(head_dim, false)) continue;
     for (const std::int64_t columns : {1000, 880}) {
       const AttentionExtents e{2, 300, columns, 4, 2, 1, head_dim};
       Random random(3);
@@ -204,11 +206,11 @@ TEST_P(BackwardOrder, chunks_report_completion) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, BackwardOrder,
-                         ::testing::Values(Dealing{"whole_groups", 0, -1, 2, 2},
-                                           Dealing{"whole_groups_front", 0, 1, 0, 0},
-                                           Dealing{"two_parts_front", 1, 1, 1, 2}, Dealing{"parts", 2, -1, 3, 1},
-                                           Dealing{"pairs", 0, -1, 0, 0, true},
-                                           Dealing{"pairs_front", 0, 1, 1, 2, true}),
+                         ::testing::Values(Dealing{"whole_groups", 0, -1, 2, 50},
+                                           Dealing{"whole_groups_front", 0, 1, 0, -1},
+                                           Dealing{"two_parts_front", 1, 1, 1, 25}, Dealing{"parts", 2, -1, 3, 0},
+                                           Dealing{"pairs", 0, -1, 0, -1, true},
+                                           Dealing{"pairs_front", 0, 1, 1, 40, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -28,6 +28,10 @@ constexpr BackwardConfig accumulating{.head_dim = 128, .bf16 = true, .accumulate
 constexpr BackwardConfig overlapped{.head_dim = 64, .bf16 = true, .accumulate_dq = true, .every_lane_arrives = true};
 constexpr BackwardConfig paired{
     .head_dim = 128, .bf16 = true, .accumulate_dq = true, .every_lane_arrives = true, .paired = true};
+/// Pairs in that form, which compute dQ of whole tiles in turn.
+constexpr BackwardConfig paired_overlapped{
+    .head_dim = 64, .bf16 = true, .accumulate_dq = true, .every_lane_arrives = true, .paired = true};
+static_assert(paired_overlapped.alternates() && !paired.alternates());
 static_assert(overlapped.overlapped() && !accumulating.overlapped());
 constexpr BackwardConfig deterministic{
     .head_dim = 128, .bf16 = true, .accumulate_dq = false, .every_lane_arrives = true};
@@ -72,6 +76,9 @@ TEST(BackwardRacecheck, every_lane_arrives_with_overlapped_products) {
 }
 TEST(BackwardRacecheck, every_lane_arrives_in_pairs) {
   check_every_kind<paired>();
+}
+TEST(BackwardRacecheck, every_lane_arrives_in_pairs_with_overlapped_products) {
+  check_every_kind<paired_overlapped>();
 }
 TEST(BackwardRacecheck, every_lane_arrives_in_deterministic_mode) {
   check_every_kind<deterministic>();

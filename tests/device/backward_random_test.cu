@@ -94,9 +94,12 @@ TEST(BackwardRandom, counts_every_visible_cell_of_every_named_mask) {
       masks::BuilderOptions options;
       options.rows = rows;
       const ColumnMask mask = masks::build(builder.name, options);
-      const AttentionShape shape{1, rows, mask.shape().columns, 1, 1, 128};
+      AttentionShape shape{1, rows, mask.shape().columns, 1, 1, 128};
       ASSERT_NO_FATAL_FAILURE(probe(shape, mask, rows == 2001, sm90::backward_tile(), std::string(builder.name)));
-      ASSERT_NO_FATAL_FAILURE(probe(shape, mask, false, pair_tile, std::string(builder.name) + " in pairs"));
+      for (const std::int64_t head_dim : {64, 128}) {
+        shape.head_dim = head_dim;
+        ASSERT_NO_FATAL_FAILURE(probe(shape, mask, false, pair_tile, std::string(builder.name) + " in pairs"));
+      }
     }
   }
 }
@@ -112,7 +115,7 @@ TEST(BackwardRandom, counts_every_visible_cell_of_random_masks_of_every_family) 
       const std::string name = "kind " + std::to_string(kind) + " draw " + std::to_string(n);
       const AttentionShape s{2, shape.rows, shape.columns, 4, 2, n < 2 ? 64 : 128};
       ASSERT_NO_FATAL_FAILURE(probe(s, mask, n == 3, sm90::backward_tile(), name));
-      if (n >= 2) ASSERT_NO_FATAL_FAILURE(probe(s, mask, false, pair_tile, name + " in pairs"));
+      ASSERT_NO_FATAL_FAILURE(probe(s, mask, false, pair_tile, name + " in pairs"));
     }
   }
 }

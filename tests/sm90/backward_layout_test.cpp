@@ -15,6 +15,7 @@
 #include "sm90/backward/sweep.hpp"
 #include "sm90/backward/visibility.hpp"
 #include "sm90/backward/work_list.hpp"
+#include "sm90/layout/fragment.hpp"
 #include "support/random_mask.hpp"
 
 namespace flashmask::sm90::backward_pass {
@@ -59,6 +60,22 @@ TEST(BackwardLayout, a_dq_tile_in_fragment_order_is_a_permutation) {
   }
 }
 
+/// Of a pair at head_dim 64: what each CTA loads, sends and computes is one of two halves of the rows.
+TEST(BackwardLayout, half_of_the_rows_of_a_tile_is_a_tile) {
+  constexpr BackwardConfig pair{.head_dim = 64, .bf16 = true, .accumulate_dq = true, .paired = true};
+  constexpr std::uint32_t rows = pair.share_rows();
+  ASSERT_EQ(rows, 32U);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    for (std::uint32_t row = 0; row < rows; ++row) {
+      for (std::uint32_t column = 0; column < 64; ++column) {
+        ASSERT_EQ(layout::tile_offset(rank * rows + row, column, block_rows),
+                  rank * rows * layout::row_bytes + layout::tile_offset(row, column, rows));
+      }
+    }
+  }
+  EXPECT_LE(sizeof(SharedMemory<pair>), shared_memory_limit);
+}
+
 TEST(BackwardLayout, every_work_block_is_dealt_exactly_once_whatever_the_order) {
   Random random(2);
   for (int n = 0; n < 3000; ++n) {
@@ -78,10 +95,10 @@ TEST(BackwardLayout, every_work_block_is_dealt_exactly_once_whatever_the_order) 
     ColumnLists lists{};
     lists.order = random.one_in(4) ? nullptr : order.data();
     lists.section_heads = static_cast<std::int32_t>(random.integer(1, e.batch * e.kv_heads));
-    lists.phases = static_cast<std::int32_t>(random.integer(1, std::min<std::int64_t>(4, order.size())));
+    const auto waiting = static_cast<std::int32_t>(random.integer(0, static_cast<std::int64_t>(order.size())));
     std::set<std::tuple<std::int32_t, std::int32_t, std::int32_t>> seen;
     for (std::int32_t item = 0; item < work_items(e); ++item) {
-      const WorkBlock w = work_block(e, lists, item);
+      const WorkBlock w = work_block(e, lists, waiting, item);
       ASSERT_TRUE(w.batch >= 0 && w.batch < e.batch && w.kv_head >= 0 && w.kv_head < e.kv_heads && w.block >= 0 &&
                   w.block < e.column_blocks)
           << "draw " << n << " item " << item << ": " << w.batch << ' ' << w.kv_head << ' ' << w.block;
@@ -91,20 +108,45 @@ TEST(BackwardLayout, every_work_block_is_dealt_exactly_once_whatever_the_order) 
   }
 }
 
-TEST(BackwardLayout, a_given_order_is_followed_inside_a_phase_and_section) {
+TEST(BackwardLayout, a_given_order_is_followed_inside_a_section_and_the_light_blocks_come_last) {
   Extents e{};
   e.batch = 2, e.kv_heads = e.query_heads = 2, e.mask_heads = 1, e.mask_batch = 1, e.column_blocks = 4;
   const std::vector<std::int32_t> order{3, 1, 0, 2};
   ColumnLists lists{};
-  lists.order = order.data(), lists.section_heads = 4, lists.phases = 1;
+  lists.order = order.data(), lists.section_heads = 4;
   for (std::int32_t item = 0; item < work_items(e); ++item) {
-    EXPECT_EQ(work_block(e, lists, item).block, order[static_cast<std::size_t>(item / 4)]) << "item " << item;
+    EXPECT_EQ(work_block(e, lists, 0, item).block, order[static_cast<std::size_t>(item / 4)]) << "item " << item;
   }
-  lists.phases = 2, lists.section_heads = 2;  // first two blocks of heads 0, 1, then of heads 2, 3, then the rest
+  lists.section_heads = 2;  // first two blocks of heads 0, 1, then of heads 2, 3, then the rest
   const std::vector<std::int32_t> blocks{3, 3, 1, 1, 3, 3, 1, 1, 0, 0, 2, 2, 0, 0, 2, 2};
   for (std::int32_t item = 0; item < work_items(e); ++item) {
-    EXPECT_EQ(work_block(e, lists, item).block, blocks[static_cast<std::size_t>(item)]) << "item " << item;
+    EXPECT_EQ(work_block(e, lists, 2, item).block, blocks[static_cast<std::size_t>(item)]) << "item " << item;
   }
+}
+
+TEST(BackwardLayout, light_blocks_wait_only_where_they_are_lighter_than_the_heaviest) {
+  Extents e{};
+  e.batch = 1, e.kv_heads = e.query_heads = 2, e.mask_heads = 1, e.mask_batch = 1, e.column_blocks = 4;
+  std::vector<sm90::Run> runs(5);  // two of the heaviest block
+  runs[0].count = runs[1].count = 6;
+  for (std::size_t n = 2; n < runs.size(); ++n) runs[n].count = 12;
+  const std::vector<std::int32_t> begin{0, 2, 3, 4}, count{2, 1, 1, 1}, order{0, 1, 2, 3};
+  ColumnLists lists{};
+  lists.runs = runs.data(), lists.begin = begin.data(), lists.count = count.data(), lists.order = order.data();
+  EXPECT_EQ(waiting_blocks(e, lists), 0);
+  lists.light_blocks = 2;
+  EXPECT_EQ(waiting_blocks(e, lists), 0) << "all alike";
+  runs[4].count = 1;
+  EXPECT_EQ(waiting_blocks(e, lists), 0) << "the heavier one of two light blocks decides";
+  runs[3].count = 9;
+  EXPECT_EQ(waiting_blocks(e, lists), 0) << "three quarters";
+  runs[3].count = 8;
+  EXPECT_EQ(waiting_blocks(e, lists), 2);
+  e.mask_heads = e.query_heads = 4;
+  EXPECT_EQ(waiting_blocks(e, lists), 0) << "a block has a list a query head: no order";
+  e.mask_heads = 1;
+  lists.order = nullptr;
+  EXPECT_EQ(waiting_blocks(e, lists), 0);
 }
 
 TEST(BackwardLayout, tile_flags_name_the_buffers_of_successive_blocks_and_their_phases) {
@@ -218,10 +260,10 @@ TEST(BackwardLayout, parts_of_groups_are_dealt_once_with_every_query_head_in_one
     const Extents split = split_extents(e, parts);
     std::vector<std::int32_t> order(static_cast<std::size_t>(e.mask_batch * e.mask_heads * e.column_blocks));
     std::iota(order.begin(), order.end(), 0);
-    const ColumnLists lists{nullptr, nullptr, nullptr, order.data(), split.batch * split.kv_heads, 1};
+    const ColumnLists lists{nullptr, nullptr, nullptr, order.data(), split.batch * split.kv_heads, 0};
     std::set<std::tuple<std::int32_t, std::int32_t, std::int32_t>> seen;  // (batch, query head, block)
     for (std::int32_t item = 0; item < work_items(split); ++item) {
-      const WorkBlock w = work_block(split, lists, item);
+      const WorkBlock w = work_block(split, lists, 0, item);
       for (std::int32_t g = 0; g < split.group(); ++g) {
         const std::int32_t query_head = w.kv_head * split.group() + g;
         ASSERT_EQ(query_head / e.group(), w.kv_head / parts) << "draw " << n << ": another KV head's query head";

@@ -3,96 +3,190 @@
 
     backward_pair_model.py [SCHEDULES]
 
-Two CTAs with barriers of their own: each loads one half of every tile of Q and dO into both, the scheduler of CTA 0
-fills the slots of both, and each sends the other one its dS for the half of dQ that is computed there. What goes to the
-other CTA (arrivals, words, copies) gets there at any time after it was sent, and must not find the CTA gone. Every tile
-has to be the same one in both CTAs. What is a role, what is not modelled and what is asked of wrong protocols: see
+Two CTAs with barriers of their own: each loads one half of every tile of Q and dO (of head_dim or of the rows) into
+both, the scheduler of CTA 0 fills the slots of both, and each sends the other one dS for the dQ that is computed there
+(of one half of head_dim, or of every second tile). What goes to the other CTA (arrivals, words, copies) gets there at any time after it was sent, and must not find
+the CTA gone. Every tile has to be the same one in both CTAs. Here are the columns, in their two forms; the other roles
+are in pair_machine.py. What is a role, what is not modelled and what is asked of wrong protocols: see
 backward_protocol_model.py.
 """
-import random
 import sys
 
 sys.dont_write_bytecode = True
-from pair_machine import END_OWN, FEW_WORDS, LEAVES, ROW_STAGES, STALLS, WORD_SLOTS, WRONG, Cta  # noqa: E402
-from protocol_machine import IN_FLIGHT, STAGES, check, outcome, run  # noqa: E402
+from pair_machine import (COPY_EARLY, DOUT_OWN, DS_NOT_FREE, DS_OWN, END_OWN, FEW_WORDS, FRONTS,  # noqa: E402
+                          HALF_BYTES, K_EARLY, K_FIRST, K_NOT_FREE, LEAVES, NO_FENCE, NOT_LANDED, NOT_PASSED,
+                          OWN_TWICE, PEER_DS_EARLY, PEER_DS_LANDED, PEER_K_NOT_FREE, Q_EARLY, Q_OWN, SLOT_OWN, SLOT_UNREAD, VALUE_PARITY, WORD_SLOTS, Cta, Form,
+                          Pair)
+from protocol_machine import outcome  # noqa: E402
+
+# Wrong protocols of the columns.
+K_LATE = "dS published after the wait for K at a block border"
+SLOT_LATE = "work slot released after the wait for the next tile"
+WRITE_LATE = "dV and dK written after the next block's first product"
+END_PLACE = "the last block written to the end word's place"
+NO_LAST_WRITE = "the last block not written"
+
+# What each form may fall for. Not among them: plain, the other CTA's dS may be released as soon as it has landed, as its
+# next one in the same buffer comes after a copy that this CTA starts later than this product. Overlapped, with two K
+# buffers neither the border nor K's place in the loader's order matters, and with K behind Q and
+# dO, dS could be published as late as after the wait for the tile after the next.
+EITHER = [Q_OWN, DS_OWN, PEER_DS_EARLY, K_EARLY, K_NOT_FREE, PEER_K_NOT_FREE, SLOT_OWN, SLOT_UNREAD, END_OWN, FRONTS,
+          COPY_EARLY, NOT_LANDED, DS_NOT_FREE, NO_FENCE, HALF_BYTES, Q_EARLY, FEW_WORDS, LEAVES]
+PLAIN_WRONG = EITHER + [DOUT_OWN, K_LATE, K_FIRST]
+OVERLAPPED_WRONG = EITHER + [PEER_DS_LANDED, OWN_TWICE, NOT_PASSED, SLOT_LATE, WRITE_LATE, END_PLACE, NO_LAST_WRITE, VALUE_PARITY]
+STALLS = [K_LATE, K_FIRST, END_OWN, SLOT_LATE, OWN_TWICE]  # these are found out by that alone
 
 
-class Pair:
-    def __init__(self, seed, wrong=None, word_slots=WORD_SLOTS):
-        self.random, self.wrong, self.flying = random.Random(seed), wrong, []
-        sizes = [self.random.choice([1, 1, 2, 3, 4, 7]) for _ in range(self.random.randint(0, 7))]
-        self.blocks = [range(sum(sizes[:n]), sum(sizes[:n + 1])) for n in range(len(sizes))]  # tiles of each
-        self.tiles = sum(sizes)
-        self.ctas = []
-        self.ctas += [Cta(self, rank, ROW_STAGES + 1 if wrong == FEW_WORDS else word_slots) for rank in range(2)]
-        self.undelivered, self.inside = {}, []
+class Plain(Cta):
+    # columns.cuh
+    def columns(self, group):
+        word = yield from self.next_word(group, 0)
+        number = 0
+        if word.tile is not None:
+            self.load_stats(word)
+            yield from self.wait_full("k", 0, 0)
+            reads = self.begin_read(self.scores_reads(word))
+            yield
+            self.end_read(reads)
+        while word.tile is not None:
+            word = yield from self.step(group, word)
+            number += 1
+        yield from self.finish(group, number)
 
-    def sweep(self, block, front):
-        tiles = list(self.blocks[block])
-        return tiles[front % len(tiles):] + tiles[:front % len(tiles)]
-
-    def send(self, role, cta, effect):
-        """Something that reaches `cta` at any time from now on."""
-
-        def arrival():
-            check(not cta.left, "something reaches a CTA that has left")
-            self.undelivered[role] -= 1
-            effect()
-
-        self.undelivered[role] = self.undelivered.get(role, 0) + 1
-        self.flying.append(arrival)
-
-    def leave(self, role):
-        """The cluster barrier at the end of kernel.cuh: releases what the thread has sent, waits for all others."""
+    def step(self, group, word):
+        self.load_stats(word)
         yield
-        if self.wrong != LEAVES:
-            waiting = object()
-            while self.undelivered.get(role, 0) != 0:
-                yield waiting
-        self.inside.remove(role)
-        if self.wrong != LEAVES:
-            waiting = object()
-            while self.inside:
-                yield waiting
+        yield from self.wait_dout(word)
+        reads = self.begin_read(self.dp_reads(word))
+        self.accumulate(group, word)
+        yield
+        self.end_read(reads)
+        yield from self.release_everywhere(group, "o", word, DOUT_OWN)
+        if word.last:
+            self.empty["v"][word.block % self.form.value_stages].arrive(4)
+        following = yield from self.next_word(group, word.number + 1)
+        self.load_stats(following)
+        yield from self.store_ds(group, word)
+        if following.first:
+            if self.wrong != K_LATE:
+                self.publish_ds(group, word)
+            yield from self.read_q(group, word, self.q_reads(word))
+            yield from self.take_block(group, word.block)
+            self.write_block(group, word.block)
+            yield from self.wait_key(following)
+            reads = self.begin_read(self.scores_reads(following))
+            if self.wrong == K_LATE:
+                self.publish_ds(group, word)
+            yield
+            self.end_read(reads)
         else:
-            self.ctas[role[0]].left = not any(rank == role[0] for rank, _ in self.inside)
+            publish = lambda: self.publish_ds(group, word)
+            yield from self.read_q(group, word, self.q_reads(word) + self.scores_reads(following), publish)
+            if word.last:
+                yield from self.take_block(group, word.block)
+                self.write_block(group, word.block)
+        yield
+        return following
 
-    # scheduler.cuh, of CTA 0
-    def scheduler(self):
-        for drawn in range(len(self.blocks) + 1):
-            slot = drawn % STAGES
-            yield from self.ctas[0].wait_empty("work", slot, drawn // STAGES)
-            work = (drawn, self.random.randrange(99)) if drawn < len(self.blocks) else None
-            for cta in self.ctas[:1] if self.wrong == END_OWN and work is None else self.ctas:
-                cta.work[slot] = IN_FLIGHT
-                self.send((0, "scheduler"), cta, lambda cta=cta, slot=slot, work=work: cta.fill(slot, work))
-                yield
-        yield from self.leave((0, "scheduler"))
+    def read_q(self, group, word, reads, publish=lambda: None):
+        """dK of a tile, perhaps with the next one's scores; then the tile's Q is free."""
+        reads = self.begin_read(reads)
+        if self.wrong == Q_EARLY:
+            yield from self.release_everywhere(group, "q", word, Q_OWN)
+        yield
+        publish()
+        yield
+        self.end_read(reads)
+        if self.wrong != Q_EARLY:
+            yield from self.release_everywhere(group, "q", word, Q_OWN)
+        yield
 
-    def check_schedule(self):
-        roles = {(0, "scheduler"): self.scheduler()}
-        for cta in self.ctas:
-            roles |= {(cta.rank, "loader"): cta.loader(), (cta.rank, "sender"): cta.sender(), (cta.rank, "dq"): cta.dq(),
-                      (cta.rank, 0): cta.columns(0), (cta.rank, 1): cta.columns(1)}
-        self.inside = list(roles)
-        run(self.random, roles, self.flying)
-        check(not self.flying, "something is under way after the end")
-        for cta in self.ctas:
-            check(len(cta.written) == len(set(cta.written)) == 2 * len(self.blocks), "a block is missing")
-            check(sorted(cta.dq_sums) == list(range(self.tiles)), "dQ is the sum over", *cta.dq_sums)
+
+class Overlapped(Cta):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.products = [[], []]  # of each column warpgroup: what its dV, dK and dP in flight read
+
+    # overlapped_columns.cuh
+    def columns(self, group):
+        word = yield from self.next_word(group, 0)
+        previous, number = None, 0
+        if word.tile is not None:
+            self.load_stats(word)
+            yield from self.wait_key(word)
+            yield from self.wait_dout(word)
+            reads = self.begin_read(self.scores_reads(word) + self.dp_reads(word))
+            yield
+            self.end_read(reads)
+        while word.tile is not None:
+            previous, word = word, (yield from self.step(group, word, previous))
+            number += 1
+        self.end_read(self.products[group])
+        yield
+        if previous is not None:
+            yield from self.take_block(group, word.block if self.wrong == END_PLACE else previous.block)
+            if self.wrong != NO_LAST_WRITE:
+                self.write_block(group, previous.block)
+        yield from self.finish(group, number)
+
+    def step(self, group, word, previous):
+        yield
+        complete = word.first and previous is not None  # the block before this one
+        if complete and self.wrong != SLOT_LATE:
+            yield from self.take_block(group, previous.block)
+        following = yield from self.next_word(group, word.number + 1)
+        self.end_read(self.products[group])
+        yield
+        if previous is not None:
+            if self.wrong != Q_EARLY:
+                yield from self.release_everywhere(group, "q", previous, Q_OWN)
+        if word.last:
+            self.empty["v"][word.block % self.form.value_stages].arrive(4)
+        yield
+        self.load_stats(following)
+        yield from self.store_ds(group, word)
+        if following.first:
+            yield from self.wait_key(following)
+        scores = self.begin_read(self.scores_reads(following))
+        yield
+        if complete and self.wrong == SLOT_LATE:
+            yield from self.take_block(group, previous.block)
+        if complete and self.wrong != WRITE_LATE:
+            self.write_block(group, previous.block)
+        yield
+        if following.tile is not None:
+            yield from self.wait_dout(following)
+        stage = word.number % self.form.dout_stages
+        gradients = [("o0", stage, word.tile), ("o1", stage, word.tile)] + self.q_reads(word)
+        self.products[group] = self.begin_read(gradients + self.dp_reads(following))
+        self.accumulate(group, word)
+        if complete and self.wrong == WRITE_LATE:
+            self.write_block(group, previous.block)
+        if self.wrong == Q_EARLY:
+            yield from self.release_everywhere(group, "q", word, Q_OWN)
+        yield
+        self.publish_ds(group, word)
+        yield
+        self.end_read(scores)
+        return following
+
+
+FORMS = [(Plain, Form("head_dim 128", 3, 2, 1, 1, False), PLAIN_WRONG),
+         (Overlapped, Form("head_dim 64, overlapped", 5, 5, 2, 2, True), OVERLAPPED_WRONG)]
 
 
 def main(arguments):
     schedules = int(arguments[0]) if arguments else 60
     bad = False
-    for slots in (WORD_SLOTS, ROW_STAGES + 2):  # as it is, and as few as shared_memory.hpp allows
-        found = outcome(schedules, lambda seed: Pair(seed, word_slots=slots))
-        bad |= found is not None
-        print(f"pairs, {slots} word slots: {found or f'{schedules} schedules end well'}")
-    for wrong in WRONG:
-        found = outcome(schedules, lambda seed: Pair(seed, wrong))
-        bad |= found is None or (wrong in STALLS and "stall" not in found)
-        print(f"  {wrong}: {'found out, ' + found if found else 'NOT FOUND OUT'}")
+    for cta, form, wrongs in FORMS:
+        for slots in (WORD_SLOTS, form.row_stages + 2):  # as it is, and as few as shared_memory.hpp allows
+            found = outcome(schedules, lambda seed: Pair(seed, cta, form, word_slots=slots))
+            bad |= found is not None
+            print(f"pairs, {form.name}, {slots} word slots: {found or f'{schedules} schedules end well'}")
+        for wrong in wrongs:
+            found = outcome(schedules, lambda seed: Pair(seed, cta, form, wrong))
+            bad |= found is None or (wrong in STALLS and "stall" not in found)
+            print(f"  {wrong}: {'found out, ' + found if found else 'NOT FOUND OUT'}")
     return 1 if bad else 0
 
 

@@ -39,8 +39,7 @@ class Word(NamedTuple):
 PLAIN, OVERLAPPED = FORMS = Form("head_dim 128", False, 2, 3, 1), Form("head_dim 64, overlapped", True, 1, 5, 2)
 
 # Wrong protocols, and in which forms one may fall for them. Of the releases only those stand here that something rests
-# on: dO is loaded after Q of the same tile, so it is guarded by Q's release; and with two V buffers, V of a block waits
-# for the work slot of the block before last.
+# on: with two V buffers, V of a block waits for the work slot of the block before last.
 K_EARLY = "K released after the first tile"
 SLOT_EARLY = "work slot released with the first tile"
 DS_NOT_FREE = "no wait for a free dS buffer"
@@ -109,8 +108,6 @@ class Model(Machine):
             yield from self.copy("k", block % STAGES, block)
         self.check_slot(block)
         yield from self.copy("q", stage, tile)
-        yield from self.wait_empty("o", stage, lap)
-        self.check_slot(block)
         yield from self.copy("o", stage, tile)
         if tile == tiles[0]:
             yield from self.wait_empty("v", block % values, block // values)
@@ -150,8 +147,8 @@ class Model(Machine):
             return [("v", 0, STALE), ("o", stage, STALE)]
         return [("v", word.block % self.form.value_stages, word.block), ("o", stage, word.tile)]
 
-    def release_row(self, name, tile):
-        self.empty[name][tile % self.form.row_stages].arrive(4)
+    def release_q(self, tile):
+        self.empty["q"][tile % self.form.row_stages].arrive(4)
 
     def accumulate(self, group, word):
         self.sums[group] = ([] if word.first else self.sums[group]) + [word.tile]
@@ -223,7 +220,6 @@ class Model(Machine):
             self.empty["v"][word.block % self.form.value_stages].arrive(4)
         yield
         self.end_read(reads)
-        self.release_row("o", tile)
         if word.last and self.wrong != V_EARLY:
             self.empty["v"][word.block % self.form.value_stages].arrive(4)
         yield
@@ -233,12 +229,12 @@ class Model(Machine):
             yield from self.wait_key(following)
         reads = self.begin_read(self.scores_reads(following) + [("q", tile % self.form.row_stages, tile)])
         if self.wrong == Q_EARLY:
-            self.release_row("q", tile)
+            self.release_q(tile)
         yield
         yield from self.hand_over_ds(group, tile, publish=True)
         self.end_read(reads)
         if self.wrong != Q_EARLY:
-            self.release_row("q", tile)
+            self.release_q(tile)
         self.release_slot_early(word)
         yield
         if word.last:
@@ -287,8 +283,7 @@ class Model(Machine):
         yield
         if tile != 0:
             if self.wrong != Q_EARLY:
-                self.release_row("q", tile - 1)
-            self.release_row("o", tile - 1)
+                self.release_q(tile - 1)
             yield
         if word.last:
             self.empty["v"][word.block % self.form.value_stages].arrive(4)
@@ -311,7 +306,7 @@ class Model(Machine):
         if complete and self.wrong == WRITE_LATE:
             self.write_block(group, word.block - 1)
         if self.wrong == Q_EARLY:
-            self.release_row("q", tile)
+            self.release_q(tile)
         yield
         if self.wrong not in (DS_LATE, DS_EARLY):
             self.publish_ds(group, tile)

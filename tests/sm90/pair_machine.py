@@ -1,12 +1,21 @@
-"""One CTA of a pair of the backward, role by role, and the ways to get its protocol wrong (backward_pair_model.py)."""
-import sys
+"""Two CTAs of a pair of the backward: what they are in either column form (backward_pair_model.py has those), and how a
+schedule of them runs and ends."""
+import random
 from itertools import count
 from typing import NamedTuple, Optional
 
-sys.dont_write_bytecode = True
-from protocol_machine import IN_FLIGHT, STAGES, STALE, Machine, check  # noqa: E402
+from protocol_machine import IN_FLIGHT, STAGES, STALE, Machine, check, run
 
-ROW_STAGES, DOUT_STAGES, WORD_SLOTS = 3, 2, 8
+WORD_SLOTS = 8
+
+
+class Form(NamedTuple):
+    name: str
+    row_stages: int
+    dout_stages: int
+    key_stages: int
+    value_stages: int
+    alternating: bool  # each CTA has dQ of every second tile
 
 
 class Word(NamedTuple):
@@ -16,21 +25,21 @@ class Word(NamedTuple):
     first: bool
     last: bool
 
-
+# Wrong protocols that either form may fall for; the last three only where the CTAs alternate.
 Q_OWN = "Q released to its own CTA only"
-DOUT_OWN = "dO released to its own CTA only"
 DS_OWN = "dS released by its own CTA only"
 PEER_DS_EARLY = "the other CTA's dS released before it has landed"
-DS_LATE = "dS published after the wait for K at a block border"
 K_EARLY = "K released before the product with the other CTA's"
 K_NOT_FREE = "no wait for a free K buffer"
 PEER_K_NOT_FREE = "the other CTA's K loaded before the wait for its free buffer"
 K_FIRST = "K loaded before Q of its first tile"
+DOUT_OWN = "dO released to its own CTA only"
 SLOT_OWN = "work slots released by the columns of CTA 0 only"
 SLOT_UNREAD = "work slot released before the place was read"
 END_OWN = "the end told to CTA 0 only"
 FRONTS = "each CTA reads the front for itself"
 COPY_EARLY = "dS sent before it is published"
+VALUE_PARITY = "one V buffer's parity with two"
 NOT_LANDED = "no wait for the other CTA's dS"
 DS_NOT_FREE = "no wait for a free dS buffer"
 NO_FENCE = "dS published without the fence"
@@ -38,28 +47,32 @@ HALF_BYTES = "full_q expects the bytes of one half only"
 Q_EARLY = "Q released before dK was read"
 FEW_WORDS = "one word slot fewer than row stages + 2"
 LEAVES = "no cluster barrier at the end"
-# Not among them: the other CTA's dS may be released as soon as it has landed, as its next one in the same buffer comes
-# after a copy that this CTA starts later than this product.
-WRONG = [Q_OWN, DOUT_OWN, DS_OWN, PEER_DS_EARLY, DS_LATE, K_EARLY, K_NOT_FREE, PEER_K_NOT_FREE, K_FIRST, SLOT_OWN,
-         SLOT_UNREAD, END_OWN, FRONTS, COPY_EARLY, NOT_LANDED, DS_NOT_FREE, NO_FENCE, HALF_BYTES, Q_EARLY, FEW_WORDS,
-         LEAVES]
-STALLS = [DS_LATE, K_FIRST, END_OWN]  # these are found out by that alone
+PEER_DS_LANDED = "the other CTA's dS released when it has landed"
+OWN_TWICE = "dS of a CTA's own tile released by both"
+NOT_PASSED = "the other CTA's tile released by that one only"
 
 
 class Cta(Machine):
+    """Subclasses have the columns: `columns(group)`."""
+
     def __init__(self, pair, rank, word_slots):
-        super().__init__(pair.random, ROW_STAGES, 1, word_slots, k=1, o=DOUT_STAGES, landed=STAGES)
-        self.pair, self.rank, self.wrong, self.flying = pair, rank, pair.wrong, pair.flying
+        form = pair.form
+        super().__init__(pair.random, form.row_stages, form.value_stages, word_slots, k=form.key_stages,
+                         o=form.dout_stages, landed=STAGES)
+        self.pair, self.rank, self.wrong, self.flying, self.form = pair, rank, pair.wrong, pair.flying, form
         self.word_readers.add("sender")
-        rows = dict.fromkeys(["q0", "q1", "statistics"], ROW_STAGES)  # halves of head_dim
-        sizes = rows | dict.fromkeys(["o0", "o1"], DOUT_STAGES) | {"k": 1, "v": 1, "peer k": 1, "peer ds": STAGES}
+        rows = dict.fromkeys(["q0", "q1", "statistics"], form.row_stages)  # halves, of head_dim or of the rows
+        sizes = rows | dict.fromkeys(["o0", "o1"], form.dout_stages) | dict.fromkeys(["k", "peer k"], form.key_stages)
+        sizes |= {"v": form.value_stages, "peer ds": 1 if form.alternating else STAGES}
         self.data = {name: [None] * size for name, size in sizes.items()}
         self.sums = [[], []]  # of each column warpgroup: tiles whose products dV and dK hold
         self.written, self.dq_sums, self.left = [], [], False
         # kernel.cuh: what the other CTA reads too, its readers release.
         for name, wrong in (("q", Q_OWN), ("o", DOUT_OWN), ("work", SLOT_OWN), ("ds", DS_OWN)):
-            for barrier in self.empty[name] if wrong != self.wrong else []:
-                barrier.count = barrier.pending = 2 * barrier.count
+            for stage, barrier in enumerate(self.empty[name]) if wrong != self.wrong else []:
+                own = name == "ds" and form.alternating and stage == rank  # what this CTA does not send
+                if (not own or self.wrong == OWN_TWICE) and (name != "ds" or self.wrong != NOT_PASSED):
+                    barrier.count = barrier.pending = 2 * barrier.count
 
     @property
     def other(self):
@@ -91,14 +104,19 @@ class Cta(Machine):
             for tile in tiles:
                 yield from self.load_tile(Word(number, tile, block, tile == tiles[0], tile == tiles[-1]))
                 number += 1
-        yield from self.wait_empty("q", number % ROW_STAGES, number // ROW_STAGES)
+        yield from self.wait_ring(self.wait_empty, "q", self.form.row_stages, number)
         self.post(Word(number, None, 0, False, False))
-        self.full["q"][number % ROW_STAGES].arrive()
+        self.full["q"][number % self.form.row_stages].arrive()
         yield from self.pair.leave((self.rank, "loader"))
 
+    @staticmethod
+    def wait_ring(wait, name, stages, number):
+        """For the `number`th use of a ring's buffers."""
+        yield from wait(name, number % stages, number // stages)
+
     def load_tile(self, word):
-        stage, dout_stage = word.number % ROW_STAGES, word.number % DOUT_STAGES
-        yield from self.wait_empty("q", stage, word.number // ROW_STAGES)
+        stage, dout_stage = word.number % self.form.row_stages, word.number % self.form.dout_stages
+        yield from self.wait_ring(self.wait_empty, "q", self.form.row_stages, word.number)
         self.check_slot(word.block)
         self.post(word)
         self.full["q"][stage].arrive(copies=2 if self.wrong == HALF_BYTES else 3)
@@ -108,7 +126,8 @@ class Cta(Machine):
         if word.first and self.wrong == K_FIRST:
             yield from self.load_key(word.block)
         yield from self.copy_rows("q", stage, word)
-        yield from self.wait_empty("o", dout_stage, word.number // DOUT_STAGES)
+        if self.form.dout_stages != self.form.row_stages:  # or Q's release stands for both
+            yield from self.wait_ring(self.wait_empty, "o", self.form.dout_stages, word.number)
         self.full["o"][dout_stage].arrive(copies=2)
         yield
         yield from self.copy_rows("o", dout_stage, word)
@@ -125,112 +144,78 @@ class Cta(Machine):
         yield
 
     def load_key(self, block):
+        buffer = block % self.form.key_stages
         for name in ["peer k", "k"] if self.wrong == PEER_K_NOT_FREE else ["k", "peer k"]:
             if name == "k":
                 if self.wrong != K_NOT_FREE:
-                    yield from self.wait_empty("k", 0, block)
-                self.full["k"][0].arrive(copies=2)
+                    yield from self.wait_ring(self.wait_empty, "k", self.form.key_stages, block)
+                self.full["k"][buffer].arrive(copies=2)
                 yield
             self.check_slot(block)
-            self.issue(name, 0, block, self.full["k"][0])
+            self.issue(name, buffer, block, self.full["k"][buffer])
             yield
 
     def load_value(self, block):
-        yield from self.wait_empty("v", 0, block)
+        yield from self.wait_ring(self.wait_empty, "v", self.form.value_stages, block)
         self.check_slot(block)
-        yield from self.copy("v", 0, block)
+        yield from self.copy("v", block % self.form.value_stages, block)
 
     def check_slot(self, block):
         slot = self.work[block % STAGES]
         check(slot not in (None, IN_FLIGHT) and slot[0] == block, "the slot has another block")
 
-    # columns.cuh
-    def columns(self, group):
-        word = yield from self.next_word(group, 0)
-        number = 0
-        if word.tile is not None:
-            self.load_stats(word)
-            yield from self.wait_full("k", 0, 0)
-            reads = self.begin_read(self.scores_reads(word))
-            yield
-            self.end_read(reads)
-        while word.tile is not None:
-            word = yield from self.step(group, word)
-            number += 1
+    # What both forms of the columns share
+    def next_word(self, group, number):
+        yield from self.wait_ring(self.wait_full, "q", self.form.row_stages, number)
+        return self.read_word(group, number)
+
+    def load_stats(self, word):
+        held = self.data["statistics"][word.number % self.form.row_stages]
+        check(word.tile is None or held == word.tile, "statistics of", held, "instead of", word.tile)
+
+    def scores_reads(self, word):
+        stage = word.number % self.form.row_stages
+        if word.tile is None:  # of the first buffer, as the end's flags say
+            return [("k", 0, STALE), ("q0", stage, STALE), ("q1", stage, STALE)]
+        buffer = word.block % self.form.key_stages
+        return [("k", buffer, word.block), ("q0", stage, word.tile), ("q1", stage, word.tile)]
+
+    def dp_reads(self, word):
+        stage = word.number % self.form.dout_stages
+        if word.tile is None:
+            return [("v", 0, STALE), ("o0", stage, STALE), ("o1", stage, STALE)]
+        buffer = word.block % self.form.value_stages
+        return [("v", buffer, word.block), ("o0", stage, word.tile), ("o1", stage, word.tile)]
+
+    def wait_dout(self, word):
+        yield from self.wait_ring(self.wait_full, "o", self.form.dout_stages, word.number)
+        if word.first:
+            laps = 1 if self.wrong == VALUE_PARITY else self.form.value_stages
+            yield from self.wait_full("v", word.block % self.form.value_stages, word.block // laps)
+
+    def accumulate(self, group, word):
+        self.sums[group] = ([] if word.first else self.sums[group]) + [word.tile]
+
+    def write_block(self, group, block):
+        tiles = list(self.pair.blocks[block])
+        check(sorted(self.sums[group]) == tiles, "dV and dK of the block are sums over", *self.sums[group])
+        self.written.append((block, group))
+
+    def wait_key(self, word):
+        yield from self.wait_ring(self.wait_full, "k", self.form.key_stages, word.block)
+
+    def q_reads(self, word):
+        stage = word.number % self.form.row_stages
+        return [("q0", stage, word.tile), ("q1", stage, word.tile)]
+
+    def finish(self, group, number):
+        """Lets the dQ warpgroup and the sender read the end word."""
         yield from self.wait_empty("ds", number % STAGES, number // STAGES)
         self.full["ds"][number % STAGES].arrive(4)
         yield from self.pair.leave((self.rank, group))
 
-    def step(self, group, word):
-        tile, stage, dout_stage = word.tile, word.number % ROW_STAGES, word.number % DOUT_STAGES
-        self.load_stats(word)
-        yield
-        yield from self.wait_full("o", dout_stage, word.number // DOUT_STAGES)
-        if word.first:
-            yield from self.wait_full("v", 0, word.block)
-        reads = self.begin_read([("v", 0, word.block), ("o0", dout_stage, tile), ("o1", dout_stage, tile)])
-        self.sums[group] = ([] if word.first else self.sums[group]) + [tile]
-        yield
-        self.end_read(reads)
-        yield from self.release_everywhere(group, "o", dout_stage, DOUT_OWN)
-        if word.last:
-            self.empty["v"][0].arrive(4)
-        following = yield from self.next_word(group, word.number + 1)
-        self.load_stats(following)
-        yield from self.store_ds(group, word)
-        key_gradient = [("q0", stage, tile), ("q1", stage, tile)]
-        if following.first:
-            if self.wrong != DS_LATE:
-                self.publish_ds(group, word)
-            yield from self.read_q(group, stage, key_gradient)
-            yield from self.write_block(group, word)
-            yield from self.wait_full("k", 0, following.block)
-            reads = self.begin_read(self.scores_reads(following))
-            if self.wrong == DS_LATE:
-                self.publish_ds(group, word)
-            yield
-            self.end_read(reads)
-        else:
-            publish = lambda: self.publish_ds(group, word)
-            yield from self.read_q(group, stage, key_gradient + self.scores_reads(following), publish)
-            if word.last:
-                yield from self.write_block(group, word)
-        yield
-        return following
-
-    def read_q(self, group, stage, reads, publish=lambda: None):
-        """dK of a tile, perhaps with the next one's scores; then the tile's Q is free."""
-        reads = self.begin_read(reads)
-        if self.wrong == Q_EARLY:
-            yield from self.release_everywhere(group, "q", stage, Q_OWN)
-        yield
-        publish()
-        yield
-        self.end_read(reads)
-        if self.wrong != Q_EARLY:
-            yield from self.release_everywhere(group, "q", stage, Q_OWN)
-        yield
-
-    def write_block(self, group, word):
-        yield from self.take_block(group, word.block)
-        tiles = list(self.pair.blocks[word.block])
-        check(sorted(self.sums[group]) == tiles, "dV and dK of the block are sums over", *self.sums[group])
-        self.written.append((word.block, group))
-
-    def next_word(self, group, number):
-        yield from self.wait_full("q", number % ROW_STAGES, number // ROW_STAGES)
-        return self.read_word(group, number)
-
-    def load_stats(self, word):
-        held = self.data["statistics"][word.number % ROW_STAGES]
-        check(word.tile is None or held == word.tile, "statistics of", held, "instead of", word.tile)
-
-    def scores_reads(self, word):
-        stage = word.number % ROW_STAGES
-        what, block = (STALE, STALE) if word.tile is None else (word.tile, word.block)
-        return [("k", 0, block), ("q0", stage, what), ("q1", stage, what)]
-
-    def release_everywhere(self, group, name, stage, own_only):
+    def release_everywhere(self, group, name, word, own_only):
+        stage = word.number % (self.form.row_stages if name == "q" else self.form.dout_stages)
         self.empty[name][stage].arrive(4)
         if self.wrong != own_only:
             self.tell(group, self.other, name, stage, 4)
@@ -290,23 +275,34 @@ class Cta(Machine):
         yield from self.pair.leave((self.rank, "dq"))
 
     def send_ds(self, stage):
-        self.full["landed"][stage].arrive(copies=1)  # the other CTA's
+        if not self.form.alternating or stage == self.rank:
+            self.full["landed"][stage].arrive(copies=1)  # the other CTA's
+            if self.form.alternating:
+                return
         other, barrier, sent = self.other, self.other.full["landed"][stage], list(self.ds[stage])
-        check(("peer ds", stage) not in other.readers, "peer ds overwritten while it is read")
-        other.data["peer ds"][stage] = IN_FLIGHT
+        peer_stage = stage % len(other.data["peer ds"])
+        check(("peer ds", peer_stage) not in other.readers, "peer ds overwritten while it is read")
+        other.data["peer ds"][peer_stage] = IN_FLIGHT
         self.readers.append(("ds", stage))
 
         def landing():
             check(not self.left, "dS is sent from a CTA that has left")
             self.readers.remove(("ds", stage))
             whole = sent == self.ds[stage] and sent[0] == sent[1]
-            other.land("peer ds", stage, sent[0] if whole else "torn dS", barrier)
+            other.land("peer ds", peer_stage, sent[0] if whole else "torn dS", barrier)
 
         self.flying.append(landing)
 
     def add_pair(self, word, stage):
+        buffer = word.block % self.form.key_stages
+        if self.form.alternating and stage != self.rank:  # the other CTA's tile
+            if self.wrong != NOT_PASSED:
+                self.empty["ds"][stage].arrive(4)
+            if word.last:
+                self.empty["k"][buffer].arrive(4)
+            return
         check(self.ds[stage] == [word.tile] * 2, "dS is not that of the tile, or not visible yet")
-        reads = self.begin_read([("k", 0, word.block)])
+        reads = self.begin_read([("k", buffer, word.block)])
         self.readers.append(("ds", stage))
         if self.wrong == PEER_DS_EARLY:
             self.tell("dq", self.other, "ds", stage, 4)
@@ -314,19 +310,91 @@ class Cta(Machine):
         if self.wrong != NOT_LANDED:
             yield from self.wait_full("landed", stage, word.number // STAGES)
         if word.last and self.wrong == K_EARLY:
-            self.empty["k"][0].arrive(4)
+            self.empty["k"][buffer].arrive(4)
             yield
-        reads += self.begin_read([("peer k", 0, word.block), ("peer ds", stage, word.tile)])
+        if self.wrong == PEER_DS_LANDED:
+            self.tell("dq", self.other, "ds", stage, 4)
+        reads += self.begin_read([("peer k", buffer, word.block),
+                                  ("peer ds", stage % len(self.data["peer ds"]), word.tile)])
         yield
         self.end_read(reads)
         self.readers.remove(("ds", stage))
         check(self.ds[stage] == [word.tile] * 2, "dS changed while it was read")
-        if self.wrong not in (DS_OWN, PEER_DS_EARLY):
+        if self.wrong not in (DS_OWN, PEER_DS_EARLY, PEER_DS_LANDED):
             self.tell("dq", self.other, "ds", stage, 4)
         yield
         self.empty["ds"][stage].arrive(4)
         if word.last and self.wrong != K_EARLY:
-            self.empty["k"][0].arrive(4)
+            self.empty["k"][buffer].arrive(4)
         for _ in range(4):  # the reductions
             yield
         self.dq_sums.append(word.tile)
+
+
+class Pair:
+    """`cta`: a subclass of Cta that has the columns of `form`."""
+
+    def __init__(self, seed, cta, form, wrong=None, word_slots=WORD_SLOTS):
+        self.random, self.wrong, self.flying, self.form = random.Random(seed), wrong, [], form
+        sizes = [self.random.choice([1, 1, 2, 3, 4, 7]) for _ in range(self.random.randint(0, 7))]
+        self.blocks = [range(sum(sizes[:n]), sum(sizes[:n + 1])) for n in range(len(sizes))]  # tiles of each
+        self.tiles = sum(sizes)
+        slots = form.row_stages + 1 if wrong == FEW_WORDS else word_slots
+        self.ctas = [cta(self, rank, slots) for rank in range(2)]
+        self.undelivered, self.inside = {}, []
+
+    def sweep(self, block, front):
+        tiles = list(self.blocks[block])
+        return tiles[front % len(tiles):] + tiles[:front % len(tiles)]
+
+    def send(self, role, cta, effect):
+        """Something that reaches `cta` at any time from now on."""
+
+        def arrival():
+            check(not cta.left, "something reaches a CTA that has left")
+            self.undelivered[role] -= 1
+            effect()
+
+        self.undelivered[role] = self.undelivered.get(role, 0) + 1
+        self.flying.append(arrival)
+
+    def leave(self, role):
+        """The cluster barrier at the end of kernel.cuh: releases what the thread has sent, waits for all others."""
+        yield
+        if self.wrong != LEAVES:
+            waiting = object()
+            while self.undelivered.get(role, 0) != 0:
+                yield waiting
+        self.inside.remove(role)
+        if self.wrong != LEAVES:
+            waiting = object()
+            while self.inside:
+                yield waiting
+        else:
+            self.ctas[role[0]].left = not any(rank == role[0] for rank, _ in self.inside)
+
+    # scheduler.cuh, of CTA 0
+    def scheduler(self):
+        for drawn in range(len(self.blocks) + 1):
+            slot = drawn % STAGES
+            yield from self.ctas[0].wait_empty("work", slot, drawn // STAGES)
+            work = (drawn, self.random.randrange(99)) if drawn < len(self.blocks) else None
+            for cta in self.ctas[:1] if self.wrong == END_OWN and work is None else self.ctas:
+                cta.work[slot] = IN_FLIGHT
+                self.send((0, "scheduler"), cta, lambda cta=cta, slot=slot, work=work: cta.fill(slot, work))
+                yield
+        yield from self.leave((0, "scheduler"))
+
+    def check_schedule(self):
+        roles = {(0, "scheduler"): self.scheduler()}
+        for cta in self.ctas:
+            roles |= {(cta.rank, "loader"): cta.loader(), (cta.rank, "sender"): cta.sender(), (cta.rank, "dq"): cta.dq(),
+                      (cta.rank, 0): cta.columns(0), (cta.rank, 1): cta.columns(1)}
+        self.inside = list(roles)
+        run(self.random, roles, self.flying)
+        check(not self.flying, "something is under way after the end")
+        for cta in self.ctas:
+            check(len(cta.written) == len(set(cta.written)) == 2 * len(self.blocks), "a block is missing")
+        sums = [self.ctas[0].dq_sums + self.ctas[1].dq_sums] if self.form.alternating else [c.dq_sums for c in self.ctas]
+        for tiles in sums:
+            check(sorted(tiles) == list(range(self.tiles)), "dQ is the sum over", *tiles)

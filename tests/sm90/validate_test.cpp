@@ -305,14 +305,18 @@ TEST(Validate, tiles_of_a_pair_are_for_calls_that_take_them) {
   const BackwardArguments good = good_backward(map);
   using A = BackwardArguments;
   using M = TileMapView;
-  // Not where groups are split (here), nor for narrow heads, nor deterministic.
+  // Not where groups are split (here), nor deterministic.
   expect_refused<A>(good, "tiles of 64x256", [](A&, M& m) { m.block_n = 256, m.column_blocks = 1; });
   A pairs = good;
   TileMapView wide = map_of({64, 256});
   pairs.map = &wide, pairs.shape.kv_heads = 4;
   EXPECT_EQ(refusal(pairs), "");
   expect_refused<A>(pairs, "tiles of 64x256", [](A& a, M&) { a.deterministic = true; });
-  expect_refused<A>(pairs, "tiles of 64x256", [](A& a, M&) { a.shape.head_dim = 64; });
+  A narrow = pairs;
+  for (const std::int64_t head_dim : {32, 40, 64}) {
+    narrow.shape.head_dim = head_dim;
+    EXPECT_EQ(refusal(narrow), "") << head_dim;
+  }
 }
 
 TEST(BackwardTiles, dense_masks_take_pairs_and_short_documents_do_not) {
@@ -325,7 +329,9 @@ TEST(BackwardTiles, dense_masks_take_pairs_and_short_documents_do_not) {
   for (const char* name : {"full", "causal"}) EXPECT_EQ(chosen(name, calls), 256) << name;
   for (const char* name : {"document", "causal_document"}) EXPECT_EQ(chosen(name, calls), 128) << name;
   EXPECT_EQ(chosen("full", calls, true), 128);
-  EXPECT_EQ(chosen("full", {4, 8192, 8192, 16, 16, 64}), 128);
+  const AttentionShape narrow{4, 8192, 8192, 16, 16, 64};  // gains less
+  EXPECT_EQ(chosen("full", narrow), 256);
+  EXPECT_EQ(chosen("causal", narrow), 128);
   EXPECT_EQ(chosen("full", {1, 8192, 8192, 64, 1, 128}), 128);  // 64 blocks: groups are split
   EXPECT_EQ(chosen("full", {16, 8192, 8192, 64, 2, 128}), 256);
   EXPECT_THROW(choose_backward_tile(masks::full({1, 1, 100, 100}), {1, 101, 100, 8, 8, 128}), Error);

@@ -291,7 +291,7 @@ struct Columns {
   /// One tile; returns the next tile's word. On entry its S^T stands in `s`, on exit the next tile's.
   __device__ __forceinline__ TileWord step(const TileWord& word, std::uint32_t tile, RowRing& row, DoutRing& dout) {
     const std::uint32_t stage = row.stage;
-    constexpr bool one_ring = Memory::dout_stages == Memory::row_stages;
+    constexpr bool one_ring = C.one_ring();
     const std::uint32_t dout_stage = one_ring ? stage : dout.stage;
     const bool first = (word.flags & tile_flag::first) != 0;
     std::int32_t rows[8][2];
@@ -313,8 +313,10 @@ struct Columns {
     pin_all(s);
     pin_all(packed);
     pin_all(dv);
-    arrive_everywhere(memory.empty_dout, dout_stage);
-    if constexpr (!one_ring) dout.advance();
+    if constexpr (!one_ring) {
+      arrive_everywhere(memory.empty_dout, dout_stage);
+      dout.advance();
+    }
     if ((word.flags & tile_flag::last) != 0) arrive(memory.empty_v, value_buffer(word));
     compute_ds<0>(s, packed);
     row.advance();

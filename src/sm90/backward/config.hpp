@@ -21,8 +21,8 @@ struct BackwardConfig {
   /// Every lane arrives for itself instead of one for its converged warp: what racecheck needs to see an order.
   bool every_lane_arrives = false;
   /// Two CTAs of a cluster work on 256 neighbouring columns, 128 each, and share every tile of Q and dO; each computes
-  /// half of head_dim of dQ over all 256 columns, for which they exchange dS. Half the bytes of Q and dO from L2, half
-  /// the reductions of dQ.
+  /// one half of dQ over all 256 columns, for which they exchange dS: one half of head_dim or, where there is but one,
+  /// every second tile. Half the bytes of Q and dO from L2, half the reductions of dQ.
   bool paired = false;
 
   [[nodiscard]] constexpr std::int32_t ctas() const { return paired ? 2 : 1; }
@@ -31,6 +31,11 @@ struct BackwardConfig {
 
   [[nodiscard]] constexpr std::uint32_t warp_arrivals() const { return every_lane_arrives ? 32 : 1; }
   [[nodiscard]] constexpr std::int32_t halves() const { return head_dim / 64; }
+  /// Whether the CTAs of a pair compute dQ of whole tiles in turn, there being one half of head_dim: the first of even
+  /// tiles, the second of odd ones.
+  [[nodiscard]] constexpr bool alternates() const { return paired && halves() == 1; }
+  /// Rows of a tile of Q and dO that a CTA loads: of a pair, for both of them.
+  [[nodiscard]] constexpr std::int32_t share_rows() const { return alternates() ? block_rows / 2 : block_rows; }
   /// Bytes of `rows` rows of one head in shared memory.
   [[nodiscard]] constexpr std::uint32_t tile_bytes(std::uint32_t rows) const {
     return layout::tile_bytes(rows, static_cast<std::uint32_t>(head_dim));
@@ -41,11 +46,15 @@ struct BackwardConfig {
   [[nodiscard]] constexpr bool overlapped() const { return head_dim == 64; }
   // Buffers. Under the reductions of dQ a copy takes more than 2,000 cycles, so two tiles of Q and dO are not enough,
   // and at head_dim 128 the third leaves room for one V buffer only (docs/backward.md). Overlapped, a tile is held for
-  // half as long again. Paired, the other CTA's K and dS take the room of the second K and the third dO.
-  [[nodiscard]] constexpr std::uint32_t key_stages() const { return paired ? 1 : 2; }
+  // half as long again. Paired at head_dim 128, the other CTA's K and dS take the room of the second K and the third
+  // dO.
+  [[nodiscard]] constexpr std::uint32_t key_stages() const { return paired && head_dim == 128 ? 1 : 2; }
   [[nodiscard]] constexpr std::uint32_t value_stages() const { return head_dim == 64 ? 2 : 1; }
   [[nodiscard]] constexpr std::uint32_t row_stages() const { return head_dim == 64 ? 5 : 3; }
-  [[nodiscard]] constexpr std::uint32_t dout_stages() const { return paired ? 2 : row_stages(); }
+  [[nodiscard]] constexpr std::uint32_t dout_stages() const { return paired && head_dim == 128 ? 2 : row_stages(); }
+  /// Whether Q and dO have equally many buffers. Then Q's release stands for both: dO of a tile is read before its Q is
+  /// released, and loaded after its Q.
+  [[nodiscard]] constexpr bool one_ring() const { return dout_stages() == row_stages(); }
 
   // Roles: warpgroups 0 and 1 own 64 columns each, warpgroup 2 owns dQ, one thread of warpgroup 3 loads. Four whole
   // warpgroups, because each of the SM's four partitions has its own register file.
@@ -62,7 +71,7 @@ struct BackwardConfig {
 template <BackwardConfig C>
 struct CheckedConfig {
   static_assert(C.head_dim == 64 || C.head_dim == 128, "tiles exist for head_dim 64 and 128; pad smaller ones");
-  static_assert(!C.paired || (C.head_dim == 128 && C.accumulate_dq), "pairs split dQ by halves of head_dim");
+  static_assert(!C.paired || C.accumulate_dq, "pairs exchange dS for dQ: the deterministic mode has none here");
   static_assert(2 * C.column_registers() + C.dq_registers() + C.loader_registers() <= 4 * C.launch_registers(),
                 "the roles want more registers than the block was launched with: setmaxnreg would wait for ever");
   static constexpr BackwardConfig value = C;

@@ -103,19 +103,21 @@ struct QueryGradient {
     }
   }
 
-  /// Paired: this CTA's half of head_dim over the columns of both, with the other CTA's dS, which each sends as soon as
-  /// it is stored.
+  /// Paired: this CTA's half of head_dim, or every second tile, over the columns of both, with the other CTA's dS, which
+  /// that one sends as soon as it is stored.
   __device__ __forceinline__ void add_pair(std::uint32_t tile, std::uint32_t flags, std::uint32_t key,
                                            std::int32_t dq_tile) {
     const std::uint32_t stage = tile % Memory::stages;
     const std::uint32_t rank = ptx::cluster_rank();
+    if (C.alternates() && stage != rank) return release(flags, key, stage);  // the other CTA's tile
+    const std::uint32_t half = C.alternates() ? 0 : rank;
     pin_sum();
     ptx::wgmma_fence();
-    multiply(key_half(key, rank), memory.ds[stage][0], false);
+    multiply(key_half(key, half), memory.ds[stage][0], false);
     ptx::wgmma_commit();
     wait_for(ptx::shared_address(&memory.pair.full_ds[stage]), tile / Memory::stages & 1U, p.error);
     ptx::wgmma_fence();
-    multiply(memory.peer_k, memory.peer_ds[stage][0], true);
+    multiply(memory.peer_k[key], memory.peer_ds[stage % Memory::peer_stages][0], true);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     pin_sum();
@@ -125,7 +127,7 @@ struct QueryGradient {
       ptx::mbarrier_arrive_remote(ptx::shared_address(memory.empty_ds + stage), rank ^ 1U);
     }
     release(flags, key, stage);
-    add(dq_tile, static_cast<std::int32_t>(rank));
+    add(dq_tile, static_cast<std::int32_t>(half));
   }
 
   /// dS has been read; so has K after the last tile of its block.

@@ -24,8 +24,11 @@ __device__ __forceinline__ void send_ds(const MainParameters& p, SharedMemory<C>
     if ((word.flags & tile_flag::end) != 0) return;
     // The other one's stage is free: the columns have waited for its dQ warpgroup before they stored this dS.
     const std::uint32_t landed = ptx::shared_address(&memory.pair.full_ds[stage]);
-    ptx::mbarrier_arrive_expect_tx(landed, sizeof(memory.ds[0]));
-    ptx::bulk_copy_to_cta(ptx::address_in(ptx::shared_address(memory.peer_ds[stage]), other),
+    const bool own = C.alternates() && stage != other;  // this CTA computes dQ of the tile, of which it sends nothing
+    const bool others = C.alternates() && !own;
+    if (!others) ptx::mbarrier_arrive_expect_tx(landed, sizeof(memory.ds[0]));
+    if (own) continue;
+    ptx::bulk_copy_to_cta(ptx::address_in(ptx::shared_address(memory.peer_ds[stage % Memory::peer_stages]), other),
                           ptx::shared_address(memory.ds[stage]), sizeof(memory.ds[0]), ptx::address_in(landed, other));
   }
 }

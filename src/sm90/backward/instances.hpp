@@ -21,11 +21,13 @@ inline constexpr BackwardConfig d64_bf16_deterministic{.head_dim = 64, .bf16 = t
 inline constexpr BackwardConfig d64_f16_deterministic{.head_dim = 64, .bf16 = false, .accumulate_dq = false};
 inline constexpr BackwardConfig d128_bf16_paired{.head_dim = 128, .bf16 = true, .accumulate_dq = true, .paired = true};
 inline constexpr BackwardConfig d128_f16_paired{.head_dim = 128, .bf16 = false, .accumulate_dq = true, .paired = true};
+inline constexpr BackwardConfig d64_bf16_paired{.head_dim = 64, .bf16 = true, .accumulate_dq = true, .paired = true};
+inline constexpr BackwardConfig d64_f16_paired{.head_dim = 64, .bf16 = false, .accumulate_dq = true, .paired = true};
 
 /// Queue the main kernel on `blocks` SMs; return CUDA's status.
 using LaunchMain = cudaError_t(const MainParameters& parameters, std::int32_t blocks, cudaStream_t stream);
 LaunchMain launch_d128_bf16, launch_d128_f16, launch_d64_bf16, launch_d64_f16, launch_d128_bf16_paired,
-    launch_d128_f16_paired;
+    launch_d128_f16_paired, launch_d64_bf16_paired, launch_d64_f16_paired;
 LaunchMain launch_d128_bf16_deterministic, launch_d128_f16_deterministic, launch_d64_bf16_deterministic,
     launch_d64_f16_deterministic;
 

@@ -29,7 +29,8 @@ __device__ __forceinline__ void initialise_barriers(SharedMemory<C>& memory) {
   constexpr std::uint32_t ctas = C.ctas();  // what the other CTA of a pair reads too, its readers release
   for (std::uint32_t i = 0; i < SharedMemory<C>::stages; ++i) {
     initialise(memory.full_work[i], 1), initialise(memory.empty_work[i], ctas * columns);
-    initialise(memory.full_ds[i], columns), initialise(memory.empty_ds[i], ctas * dq);
+    const bool own = C.alternates() && i == ptx::cluster_rank();  // tiles whose dS this CTA does not send
+    initialise(memory.full_ds[i], columns), initialise(memory.empty_ds[i], own ? dq : ctas * dq);
     if constexpr (C.paired) initialise(memory.pair.full_ds[i], 1);
   }
   for (std::uint32_t i = 0; i < SharedMemory<C>::key_stages; ++i) {

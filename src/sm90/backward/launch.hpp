@@ -13,8 +13,8 @@
 
 namespace flashmask::sm90::backward_pass {
 
-/// One call; every pointer is device memory. The tile map has one of all_backward_tiles(); its batch is 1 or that of the
-/// call.
+/// One call; every pointer is device memory. The tile map has one of all_backward_tiles(); its batch is 1 or that of
+/// the call.
 struct BackwardCall {
   AttentionShape shape;
   TileMapView map{};
@@ -26,10 +26,10 @@ struct BackwardCall {
   /// Order of column blocks (flat list indices of the map); nullptr: the map's own, heaviest first.
   const std::int32_t* order = nullptr;
   ChunkSignal signal{};
-  std::int32_t section_heads = 0;  ///< see ColumnLists; 0: the default
-  std::int32_t phases = 0;         ///< see ColumnLists; 0: the default
-  std::int32_t shared_front = 0;   ///< 1: sweeps of a head stay together (sweep.hpp), -1: never; 0: the default
-  std::int32_t parts = 0;          ///< of every group of query heads (split.hpp); 0: the default
+  std::int32_t section_heads = 0;   ///< see ColumnLists; 0: the default
+  std::int32_t light_percent = -1;  ///< of the blocks, the lightest, that may wait (ColumnLists); -1: the default
+  std::int32_t shared_front = 0;    ///< 1: sweeps of a head stay together (sweep.hpp), -1: never; 0: the default
+  std::int32_t parts = 0;           ///< of every group of query heads (split.hpp); 0: the default
   // Other instances than the library's, for a test that compiles them.
   LaunchMain* main_kernel = nullptr;
   LaunchRows* row_kernel = nullptr;

@@ -41,15 +41,17 @@ struct Loader {
     if (C.halves() == 2 && p.copies == 2) ptx::tensor_load(to + half_bytes, &map, on, 64, position, 0, head, batch);
   }
 
-  /// The same of a tile of 64 rows. Paired, each CTA loads one half into the shared memory of both.
+  /// The same of a tile of 64 rows. Paired, each CTA loads one half (of head_dim, or of the rows) into the shared
+  /// memory of both.
   __device__ void copy_rows(const CUtensorMap& map, std::uint8_t* destination, std::uint64_t* barrier,
                             std::int32_t position, std::int32_t head, std::int32_t batch) {
     constexpr std::uint32_t half_bytes = block_rows * layout::row_bytes;
     if constexpr (C.paired) {
-      const std::uint32_t rank = ptx::cluster_rank();
-      ptx::tensor_load_multicast(ptx::shared_address(destination) + rank * half_bytes, &map,
-                                 ptx::shared_address(barrier), 3, static_cast<std::int32_t>(rank) * 64, position, 0,
-                                 head, batch);
+      constexpr bool by_rows = C.share_rows() != block_rows;
+      const auto rank = static_cast<std::int32_t>(ptx::cluster_rank());
+      ptx::tensor_load_multicast(ptx::shared_address(destination) + rank * (by_rows ? half_bytes / 2 : half_bytes),
+                                 &map, ptx::shared_address(barrier), 3, by_rows ? 0 : rank * 64,
+                                 by_rows ? position + rank * C.share_rows() : position, 0, head, batch);
     } else {
       copy_tile(map, destination, half_bytes, barrier, position, head, batch);
     }
@@ -77,14 +79,14 @@ struct Loader {
     const std::uint32_t buffer = blocks % Memory::key_stages;
     wait_for(ptx::shared_address(&memory.empty_k[buffer]), (blocks / Memory::key_stages & 1U) ^ 1U, p.error);
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_k[buffer]),
-                                   kv_bytes + (C.paired ? kv_bytes / 2 : 0));
+                                   kv_bytes + (C.paired ? block_columns * layout::row_bytes : 0));
     copy_tile(p.k, memory.k[buffer], block_columns * layout::row_bytes, &memory.full_k[buffer],
               first_column(own_rank()), current().kv_head / p.parts, current().batch);
     if constexpr (C.paired) {
       const std::uint32_t rank = own_rank();
-      ptx::tensor_load(ptx::shared_address(memory.peer_k), &p.k, ptx::shared_address(&memory.full_k[buffer]),
-                       static_cast<std::int32_t>(rank) * 64, first_column(rank ^ 1U), 0, current().kv_head / p.parts,
-                       current().batch);
+      ptx::tensor_load(ptx::shared_address(memory.peer_k[buffer]), &p.k, ptx::shared_address(&memory.full_k[buffer]),
+                       C.halves() == 1 ? 0 : static_cast<std::int32_t>(rank) * 64, first_column(rank ^ 1U), 0,
+                       current().kv_head / p.parts, current().batch);
     }
   }
 
@@ -116,12 +118,12 @@ struct Loader {
     const bool first = (flags & tile_flag::first) != 0;
     if (first && !C.paired) load_key();
     copy_rows(p.q, memory.q[stage], &memory.full_q[stage], tile * block_rows, query_head, current().batch);
-    wait_empty(memory.empty_dout);
+    if constexpr (!C.one_ring()) wait_empty(memory.empty_dout);
     const std::uint32_t dout_stage = tiles % Memory::dout_stages;
     ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_dout[dout_stage]), tile_bytes);
     copy_rows(p.dout, memory.dout[dout_stage], &memory.full_dout[dout_stage], tile * block_rows, query_head,
               current().batch);
-    if (first && C.paired) load_key();  // its one buffer is free late
+    if (first && C.paired) load_key();  // its buffer is free late, and the other CTA waits for Q and dO
     if (first) load_value();
     ++tiles;
   }

@@ -18,7 +18,7 @@ struct OverlappedColumns : Columns<C> {
   using Base = Columns<C>;
   using Memory = SharedMemory<C>;
   using Ring = RingPosition<Memory::row_stages>;
-  using Base::arrive, Base::wait, Base::pin_all;
+  using Base::arrive, Base::arrive_everywhere, Base::wait, Base::pin_all;
   using Base::dk, Base::dv, Base::memory, Base::packed, Base::s;
 
   float dp[32];            // dP^T
@@ -134,7 +134,7 @@ struct OverlappedColumns : Columns<C> {
     pin_all(dk);
     pin_all(packed);
     pin_all(ds);
-    if (tile != 0) arrive(memory.empty_q, previous), arrive(memory.empty_dout, previous);
+    if (tile != 0) arrive_everywhere(memory.empty_q, previous);  // which stands for dO too
     if ((word.flags & tile_flag::last) != 0) arrive(memory.empty_v, this->value_buffer(word));
     this->pack_p();
     compute_ds_and_start(row);

@@ -51,6 +51,7 @@ struct MainParameters {
   float scale_log2;  ///< scale * log2(e)
   std::uint32_t* counter;
   std::uint32_t* error;
+  const std::uint32_t* waiting;  ///< blocks of the order that wait, counted by prepare (waiting_blocks())
   std::uint32_t* front;  ///< of every (batch, KV head), where a CTA of the head is; nullptr: sweeps begin at the top
   float* part_sums;      ///< dV, then dK of every part, where groups are split; else nullptr
   std::int32_t parts;    ///< KV heads of `extents` to a real one: of split groups, a part is a KV head

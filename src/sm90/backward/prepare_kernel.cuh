@@ -120,7 +120,9 @@ __global__ void __launch_bounds__(prepare_threads) prepare_kernel(const __grid_c
   const std::int32_t tiles = e.batch * e.query_heads * e.row_tiles;
   const auto i = static_cast<std::int32_t>(blockIdx.x);
   const auto thread = static_cast<std::int32_t>(threadIdx.x);
-  if (i == 0 && thread < counter_words) p.counters[thread] = 0;
+  if (i == 0 && thread < counter_words) {
+    p.counters[thread] = thread == waiting_word ? static_cast<std::uint32_t>(waiting_blocks(e, p.lists)) : 0;
+  }
   if (i < tiles) {
     if (p.tile_head_dim == 128) {
       prepare_rows<128>(p, i);

@@ -41,9 +41,10 @@ __device__ __forceinline__ void draw_blocks(const MainParameters& p, SharedMemor
   constexpr std::uint32_t stages = SharedMemory<C>::stages;
   if (C.paired && ptx::cluster_rank() != 0) return;  // the first CTA draws for both
   const std::uint32_t callers = gridDim.x / C.ctas();
+  const auto waiting = static_cast<std::int32_t>(*p.waiting);
   auto item = static_cast<std::int32_t>(blockIdx.x / C.ctas());
   for (std::uint32_t drawn = 0;; ++drawn) {
-    const WorkBlock found = next_block(p, item, callers);
+    const WorkBlock found = next_block(p, waiting, item, callers);
     const std::int32_t tiles = found.block < 0 ? 0 : block_tiles(p.extents, p.lists, found);
     // The columns free the slot of a complete block when they have read where its dK and dV belong.
     const std::uint32_t stage = drawn % stages;

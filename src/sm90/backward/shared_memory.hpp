@@ -47,13 +47,15 @@ inline constexpr std::uint32_t end = 32;       ///< no tile: there is no more wo
   return (block % 2 != 0 ? tile_flag::odd_block : 0U) | ((block / 2 & 1U) != 0 ? tile_flag::odd_pair : 0U);
 }
 
-/// What a CTA of a pair has of the other one: its half of K, for dQ, and its dS, in stages as its own.
-template <bool Paired>
+/// What a CTA of a pair has of the other one, for the dQ it computes: that half of K's head_dim (of one half alone: all
+/// of K), in stages as its own, and dS, of every tile or of every second.
+template <BackwardConfig C, bool Paired>
 struct PeerTiles {};
-template <>
-struct PeerTiles<true> {
-  alignas(1024) std::uint8_t peer_k[block_columns * layout::row_bytes];
-  alignas(1024) std::uint8_t peer_ds[2][2][block_rows * layout::row_bytes];
+template <BackwardConfig C>
+struct PeerTiles<C, true> {
+  static constexpr std::uint32_t peer_stages = C.alternates() ? 1 : 2;
+  alignas(1024) std::uint8_t peer_k[C.key_stages()][block_columns * layout::row_bytes];
+  alignas(1024) std::uint8_t peer_ds[peer_stages][2][block_rows * layout::row_bytes];
 };
 template <bool Paired>
 struct PeerWords {};
@@ -67,7 +69,7 @@ struct PeerWords<true> {
 /// after dP of its last tile (empty_v, one arrival a column warp); the loader issues K, Q and dO of the next block's
 /// first tile before it waits for that.
 template <BackwardConfig C>
-struct SharedMemory : PeerTiles<C.paired> {
+struct SharedMemory : PeerTiles<C, C.paired> {
   static constexpr std::uint32_t stages = 2;  ///< of work slots and dS
   static constexpr std::uint32_t key_stages = C.key_stages();
   static constexpr std::uint32_t value_stages = C.value_stages();

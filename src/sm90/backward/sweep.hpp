@@ -21,9 +21,7 @@ FLASHMASK_HOST_DEVICE inline std::int32_t block_tiles(const Extents& e, const Co
   const bool shared = e.mask_heads <= e.kv_heads;  // all heads of the group have one list
   std::int32_t tiles = 0;
   for (std::int32_t g = 0; g < (shared ? 1 : e.group()); ++g) {
-    const std::int32_t list = e.list(w.batch, w.kv_head * e.group() + g, w.block);
-    const Run* const runs = lists.runs + lists.begin[list];
-    for (std::int32_t n = 0; n < lists.count[list]; ++n) tiles += runs[n].count;
+    tiles += list_tiles(lists, e.list(w.batch, w.kv_head * e.group() + g, w.block));
   }
   return shared ? tiles * e.group() : tiles;
 }

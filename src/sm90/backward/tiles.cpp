@@ -24,7 +24,9 @@ bool splits_groups(const AttentionShape& s) {
 
 /// Time that a CTA of a pair takes for a row of a tile, in thousandths of a single CTA's; a block costs both the same
 /// (docs/backward.md, "Pairs").
-constexpr std::int64_t pair_row_cost = 925;
+std::int64_t pair_row_cost(std::int64_t head_dim) {
+  return head_dim > 64 ? 925 : 993;
+}
 
 /// Rows that the CTAs of all blocks of `tile` visit.
 std::int64_t visited_rows(const ColumnMask& mask, TileShape tile) {
@@ -39,7 +41,7 @@ std::span<const TileShape> all_backward_tiles() {
 
 std::span<const TileShape> backward_tiles(const AttentionShape& shape, bool deterministic) {
   check_shape(shape);
-  const bool paired = shape.head_dim > 64 && !deterministic && !splits_groups(shape);
+  const bool paired = !deterministic && !splits_groups(shape);
   return std::span(tiles).first(paired ? 2 : 1);
 }
 
@@ -51,7 +53,8 @@ TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& sha
   const std::span<const TileShape> choices = backward_tiles(shape, deterministic);
   check_mask_shape("the mask", mask.shape(), shape);
   if (choices.size() == 1) return choices.front();
-  const bool pair = visited_rows(mask, choices[1]) * pair_row_cost < visited_rows(mask, choices[0]) * 1000;
+  const bool pair =
+      visited_rows(mask, choices[1]) * pair_row_cost(shape.head_dim) < visited_rows(mask, choices[0]) * 1000;
   return choices[pair ? 1 : 0];
 }
 

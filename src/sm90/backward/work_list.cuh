@@ -19,11 +19,12 @@ __device__ inline std::int32_t last_head(const Extents& e, const ColumnLists& li
 }
 
 /// Draws blocks until one has a tile. `item` is the caller's first item, of `callers`; later ones come from the
-/// counter.
-__device__ inline WorkBlock next_block(const MainParameters& p, std::int32_t item, std::uint32_t callers) {
+/// counter. `waiting`: see work_block().
+__device__ inline WorkBlock next_block(const MainParameters& p, std::int32_t waiting, std::int32_t item,
+                                       std::uint32_t callers) {
   const std::int32_t items = work_items(p.extents);
   while (item < items) {
-    WorkBlock w = work_block(p.extents, p.lists, item);
+    WorkBlock w = work_block(p.extents, p.lists, waiting, item);
     w.last_head = last_head(p.extents, p.lists, w);
     if (w.last_head >= 0) return w;
     item = static_cast<std::int32_t>(callers + atomicAdd(p.counter, 1U));

@@ -36,7 +36,7 @@ struct ColumnLists {
   /// Heads that share a list (of one mask head, and of all batch rows where there is one mask for all) and are worked
   /// on at a time, for the sake of the L2 cache.
   std::int32_t section_heads;
-  std::int32_t phases;  ///< slices of the order that all heads go through one after another
+  std::int32_t light_blocks;  ///< blocks at the end of the order that may wait (waiting_blocks())
 };
 
 /// One column block of one KV head: everything one visit of the CTA adds to its dK and dV.
@@ -47,15 +47,35 @@ struct WorkBlock {
   std::int32_t last_head;  ///< last query head of the group whose list is not empty
 };
 
+/// Row tiles of a list.
+FLASHMASK_HOST_DEVICE inline std::int32_t list_tiles(const ColumnLists& lists, std::int32_t list) {
+  const Run* const runs = lists.runs + lists.begin[list];
+  std::int32_t tiles = 0;
+  for (std::int32_t n = 0; n < lists.count[list]; ++n) tiles += runs[n].count;
+  return tiles;
+}
+
+/// How many blocks at the end of the order wait until all heads have had the others: `light_blocks`, or none where they
+/// are about as heavy as the first. Those that wait let a call end evenly, but they are of all heads at once, more than
+/// the L2 cache keeps.
+FLASHMASK_HOST_DEVICE inline std::int32_t waiting_blocks(const Extents& e, const ColumnLists& lists) {
+  if (lists.light_blocks == 0 || lists.order == nullptr || e.mask_heads > e.kv_heads) return 0;
+  const std::int32_t blocks = e.mask_batch * e.mask_heads * e.column_blocks;
+  const std::int32_t heaviest = list_tiles(lists, lists.order[0]);
+  const std::int32_t light = list_tiles(lists, lists.order[blocks - lists.light_blocks]);
+  return 4 * std::int64_t{light} < 3 * std::int64_t{heaviest} ? lists.light_blocks : 0;
+}
+
 /// Number of work blocks of a call.
 FLASHMASK_HOST_DEVICE inline std::int32_t work_items(const Extents& e) {
   return e.batch * e.kv_heads * e.column_blocks;
 }
 
-/// Maps an item number to its block. Phases of falling cost over all heads, so that the last blocks of the whole call
-/// are its lightest; in a phase sections of heads, in a section the blocks in the given order, heads fastest: the CTAs
-/// at work at one time share Q, dO and dQ of few heads.
-FLASHMASK_HOST_DEVICE inline WorkBlock work_block(const Extents& e, const ColumnLists& lists, std::int32_t item) {
+/// Maps an item number to its block. The last `waiting` blocks of the order come when all heads have had the others, so
+/// that the last blocks of the whole call are its lightest; of either, sections of heads, in a section the blocks in
+/// the given order, heads fastest: the CTAs at work at one time share Q, dO and dQ of few heads.
+FLASHMASK_HOST_DEVICE inline WorkBlock work_block(const Extents& e, const ColumnLists& lists, std::int32_t waiting,
+                                                  std::int32_t item) {
   WorkBlock w{0, 0, -1, -1};
   const bool ordered = lists.order != nullptr && e.mask_heads <= e.kv_heads;
   if (!ordered) {
@@ -69,10 +89,9 @@ FLASHMASK_HOST_DEVICE inline WorkBlock work_block(const Extents& e, const Column
   const std::int32_t kv_sharing = e.kv_heads / e.mask_heads;
   const std::int32_t sharing = kv_sharing * (e.mask_batch == 1 ? e.batch : 1);
   const std::int32_t blocks = e.mask_batch * e.mask_heads * e.column_blocks;
-  const std::int32_t phase_blocks = (blocks + lists.phases - 1) / lists.phases;
-  const std::int32_t phase = item / (phase_blocks * sharing);
-  const std::int32_t first_block = phase * phase_blocks;
-  const std::int32_t in_phase = blocks - first_block < phase_blocks ? blocks - first_block : phase_blocks;
+  const bool light = item >= (blocks - waiting) * sharing;
+  const std::int32_t first_block = light ? blocks - waiting : 0;
+  const std::int32_t in_phase = light ? waiting : blocks - waiting;
   const std::int32_t rest = item - first_block * sharing;
   const std::int32_t section = rest / (in_phase * lists.section_heads);
   const std::int32_t first_head = section * lists.section_heads;
