@@ -121,8 +121,10 @@ void add_plan_options(CLI::App& command, PlanRequest& request) {
       ->check(whole_number(0, kMost))
       ->group(search);
   command
-      .add_option("--time-budget", request.time_budget_ms,
-                  "Milliseconds; the plan then depends on the machine: compute it once and hand it on")
+      .add_option(
+          "--time-budget", request.time_budget_ms,
+          "Milliseconds until the plan is there, not below those of reading the input (20 for 65,536 chunks of a mask, "
+          "docs/balance.md); the plan then depends on the machine: compute it once and hand it on")
       ->check(whole_number(1, 86'400'000))
       ->group(search);
 }

@@ -114,11 +114,10 @@ std::int64_t default_chunk(std::int64_t columns, std::int64_t ranks) {
 void check_chunks(std::int64_t columns, std::int64_t chunk, std::int64_t batch) {
   constexpr std::int64_t kMostPairs = std::int64_t{1} << 34;
   const std::int64_t chunks = (columns + chunk - 1) / chunk;  // at most the tokens of a mask, 2^31
-  check(
-      chunks == 0 || chunks <= kMostPairs / batch / chunks,
-      "--chunk {}: {} chunks in {} batch rows are more than can be planned, as need sets hold a bit for every pair of "
-      "chunks (131072 chunks in one batch row take 2 GiB and a minute); take longer chunks or fewer ranks",
-      chunk, chunks, batch);
+  check(chunks == 0 || chunks <= kMostPairs / batch / chunks,
+        "--chunk {}: {} chunks in {} batch rows are more than can be planned: of scattered masks the need sets grow "
+        "with the pairs of chunks (131072 chunks of random_eviction take 3 GB); take longer chunks or fewer ranks",
+        chunk, chunks, batch);
 }
 
 std::vector<std::vector<std::int64_t>> documents_of(const NamedMask& named) {
@@ -172,10 +171,9 @@ Plan read_plan(const RanksOptions& options, const ColumnMask& mask) {
         plan.nodes(), plan.ranks(), plan.nodes());
   check(plan.columns() == columns, "--plan {}: it deals {} tokens, the mask has {}", options.plan, plan.columns(),
         columns);
-  const NeedSets mine(NeedMatrix::build(mask, plan.chunk()));
+  const NeedRuns mine = NeedRuns::build(mask, plan.chunk());
   const auto& theirs = plan.record().needs;
-  const auto served =
-      std::find_if(theirs.begin(), theirs.end(), [&](const NeedSets& n) { return n.bits == mine.bits; });
+  const auto served = std::find_if(theirs.begin(), theirs.end(), [&](const NeedSets& n) { return n.matrix() == mine; });
   check(served != theirs.end(),
         "--plan {}: it was made for another mask (its need sets differ); make one with `flashmask plan` and the mask "
         "of this run",

@@ -1,9 +1,9 @@
 // Exact masked attention, forward and backward (docs/attention.md).
 //
-// Layout: strided views [batch][rows or columns][heads][head_dim] (BHSD: other strides). Inputs: any strides, 0 too, but
-// not along head_dim and not all four; outputs: no overlap. LSE: float32 [batch][query heads][rows], natural logarithm.
-// A row that sees nothing: out = 0, lse = -inf, all its gradients 0. A column nobody sees: dK = dV = 0.
-// What is hidden does not matter: a row or column that does not see it gets the same bits whatever it holds, NaN and
+// Layout: strided views [batch][rows or columns][heads][head_dim] (BHSD: other strides). Inputs: any strides, 0 too,
+// but not along head_dim and not all four; outputs: no overlap. LSE: float32 [batch][query heads][rows], natural
+// logarithm. A row that sees nothing: out = 0, lse = -inf, all its gradients 0. A column nobody sees: dK = dV = 0. What
+// is hidden does not matter: a row or column that does not see it gets the same bits whatever it holds, NaN and
 // infinity included, so padding need not be initialised. (The sm90 kernels promise this for whole hidden tiles only:
 // there, keep padding finite.) What is seen follows IEEE arithmetic: a NaN reaches whoever sees it.
 //

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "flashmask/mask.hpp"
+#include "flashmask/needs.hpp"
 #include "flashmask/tile.hpp"
 
 namespace flashmask {
@@ -52,31 +54,29 @@ std::string_view to_string(BoundBy by);
 enum class WorkUnit : std::uint8_t { bare, cells, tiles };
 std::string_view to_string(WorkUnit unit);
 
-/// Which chunks the rows of a chunk can see, per batch row: bit j of words [(b * chunks + i) * words, ...) says that
-/// row chunk i needs the keys of chunk j. `weight` counts the layers (or calls) that use this mask.
-struct NeedSets {
+/// Which chunks the rows of a chunk can see, per batch row, for one mask; `weight` counts the layers (or calls) that
+/// use it. The sets themselves never change and copies share them, so workload and plan hold them once.
+class NeedSets {
+ public:
   std::int64_t weight = 1;
-  std::int64_t batch = 0;
-  std::int64_t chunks = 0;
-  std::int64_t words = 0;  ///< per row: ceil(chunks / 64)
-  std::vector<std::uint64_t> bits;
 
-  NeedSets() = default;
-  /// Nobody needs anything.
-  NeedSets(std::int64_t batch, std::int64_t chunks, std::int64_t weight = 1);
-  /// Copies a need matrix; throws invalid_argument unless rows and columns are cut into the same number of chunks.
-  explicit NeedSets(const NeedMatrix& matrix, std::int64_t weight = 1);
+  /// Of no chunks.
+  NeedSets() : NeedSets(NeedRuns()) {}
+  /// Throws invalid_argument unless rows and columns are cut into the same number of chunks.
+  explicit NeedSets(NeedRuns matrix, std::int64_t weight = 1);
 
-  [[nodiscard]] std::span<const std::uint64_t> row(std::int64_t b, std::int64_t i) const {
-    return std::span(bits).subspan(static_cast<std::size_t>((b * chunks + i) * words), static_cast<std::size_t>(words));
+  [[nodiscard]] std::int64_t batch() const { return matrix_->batch(); }
+  [[nodiscard]] std::int64_t chunks() const { return matrix_->row_chunks(); }
+  /// The chunks that row chunk i needs: ascending runs, none touches the next.
+  [[nodiscard]] std::span<const ChunkRun> row(std::int64_t b, std::int64_t i) const { return matrix_->row(b, i); }
+  [[nodiscard]] bool needs(std::int64_t b, std::int64_t i, std::int64_t j) const { return matrix_->needs(b, i, j); }
+  [[nodiscard]] const NeedRuns& matrix() const { return *matrix_; }
+  friend bool operator==(const NeedSets& a, const NeedSets& b) {
+    return a.weight == b.weight && (a.matrix_ == b.matrix_ || *a.matrix_ == *b.matrix_);
   }
-  [[nodiscard]] bool needs(std::int64_t b, std::int64_t i, std::int64_t j) const {
-    return (row(b, i)[static_cast<std::size_t>(j >> 6)] >> (j & 63)) & 1U;
-  }
-  void add(std::int64_t b, std::int64_t i, std::int64_t j) {
-    bits[static_cast<std::size_t>((b * chunks + i) * words + (j >> 6))] |= std::uint64_t{1} << (j & 63);
-  }
-  friend bool operator==(const NeedSets&, const NeedSets&) = default;
+
+ private:
+  std::shared_ptr<const NeedRuns> matrix_;
 };
 
 /// Tile costs by direction, in thousandths of an unmasked forward tile. The defaults stand here and nowhere else; a
@@ -158,7 +158,10 @@ struct BalanceOptions {
   /// Effort in elementary steps (one step is about a microsecond); 0 takes a default from the size. Same steps, same
   /// plan.
   std::int64_t steps = 0;
-  /// Stops the search by the clock as well. The plan then depends on the machine: compute once and broadcast.
+  /// Ends `balance` by the clock as well: time for what follows the search is set aside. What comes before it (bounds
+  /// and a start) and the count of traffic happen whatever the budget is, so a smaller one than they take is overrun:
+  /// 20 ms at 65,536 chunks of a mask on 1,024 ranks, 1 ms at 4,096 (docs/balance.md). The plan then depends on the
+  /// machine: compute once and broadcast.
   std::optional<std::chrono::nanoseconds> time_budget{};
   /// Proof effort: complete searches may take this many steps (0: none). They end with a proof or without a claim.
   std::int64_t proof_steps = 50'000;
@@ -253,8 +256,13 @@ class Plan {
   /// 64-bit digest over every field of the record.
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
   friend bool operator==(const Plan& a, const Plan& b) { return a.record_ == b.record_; }
+  /// Declared below; its traffic was counted a moment ago and need not be counted again.
+  friend Plan balance(const Workload& workload, const BalanceOptions& options);
 
  private:
+  enum class Traffics : std::uint8_t { recounted, as_counted };
+  Plan(PlanRecord record, Traffics traffics);
+
   PlanRecord record_;
   std::vector<std::int64_t> offsets_;  // by rank, into owned_
   std::vector<std::int64_t> owned_;

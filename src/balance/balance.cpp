@@ -33,8 +33,21 @@ ResidueLattice lattice_of(const balancing::Instance& in, const balancing::Bound&
   return {modulus, rest(bound.rest), bound.other < 0 ? -1 : rest(bound.other)};
 }
 
+using Clock = std::chrono::steady_clock;
+
+/// How long what follows the search will take: mostly traffic and digest. Every assignment costs about as much, so one
+/// is counted to know, and half of that is added for the rest.
+Clock::duration time_to_finish(const PlanRecord& record) {
+  const Clock::time_point start = Clock::now();
+  std::vector<std::int64_t> in_turn(record.chunk_loads.size());
+  for (std::size_t c = 0; c < in_turn.size(); ++c) in_turn[c] = static_cast<std::int64_t>(c) % record.ranks;
+  balancing::count_traffic(record.needs, in_turn, record.ranks, record.nodes, record.columns, record.chunk);
+  plan_digest(record);
+  return (Clock::now() - start) * 3 / 2;
+}
+
 Found search(const Workload& workload, const balancing::Instance& in, const Ranks& rank_at,
-             const BalanceOptions& options) {
+             const BalanceOptions& options, const std::optional<balancing::Deadline>& deadline) {
   Ranks counts(in.counts.size());  // by rank: a layout walks the ranks by number
   for (std::size_t place = 0; place < counts.size(); ++place) {
     counts[static_cast<std::size_t>(rank_at[place])] = in.counts[place];
@@ -51,8 +64,8 @@ Found search(const Workload& workload, const balancing::Instance& in, const Rank
     case PlanKind::hcc_ipo:
       break;
   }
-  balancing::SolveOptions solve{.seed = options.seed, .steps = options.steps, .proof_steps = options.proof_steps};
-  if (options.time_budget) solve.deadline.emplace(std::chrono::steady_clock::now() + *options.time_budget);
+  balancing::SolveOptions solve{
+      .seed = options.seed, .steps = options.steps, .proof_steps = options.proof_steps, .deadline = deadline};
   balancing::HierarchyOptions hierarchy{.nodes = workload.nodes, .epsilon_millionths = options.epsilon_millionths};
   for (const std::int64_t rank : rank_at) hierarchy.node_of.push_back(rank * workload.nodes / workload.ranks);
   const bool alike = workload.nodes == 1 || workload.needs.empty();
@@ -64,6 +77,7 @@ Found search(const Workload& workload, const balancing::Instance& in, const Rank
 }  // namespace
 
 Plan balance(const Workload& workload, const BalanceOptions& options) {
+  const Clock::time_point start = Clock::now();
   validate(workload);
   validate(options);
   PlanRecord record;
@@ -88,7 +102,9 @@ Plan balance(const Workload& workload, const BalanceOptions& options) {
   const balancing::Instance in = balancing::make_instance(
       workload.loads, balancing::chunk_counts(workload.chunks(), workload.ranks), std::move(speeds));
   if (in.chunks() > 0) {
-    const Found found = search(workload, in, rank_at, options);
+    std::optional<balancing::Deadline> deadline;
+    if (options.time_budget) deadline.emplace(start + *options.time_budget - time_to_finish(record));
+    const Found found = search(workload, in, rank_at, options, deadline);
     record.method = found.method;
     record.assignment.assign(found.rank_of.begin(), found.rank_of.end());
     for (std::size_t c = 0; c < record.assignment.size(); ++c) {
@@ -108,7 +124,7 @@ Plan balance(const Workload& workload, const BalanceOptions& options) {
   record.inbound = std::move(report.inbound);
   record.outbound = std::move(report.outbound);
   record.traffic = report.traffic;
-  return Plan(std::move(record));
+  return Plan(std::move(record), Plan::Traffics::as_counted);
 }
 
 }  // namespace flashmask

@@ -16,6 +16,11 @@ class Deadline {
   explicit Deadline(Time at, Now now = std::chrono::steady_clock::now) : at_(at), now_(now) {}
 
   [[nodiscard]] bool passed() const { return now_() >= at_; }
+  /// What is left of the time; not negative.
+  [[nodiscard]] std::chrono::nanoseconds left() const {
+    const Time now = now_();
+    return now < at_ ? std::chrono::nanoseconds(at_ - now) : std::chrono::nanoseconds(0);
+  }
   /// The moment halfway from now to this one; this one where it has passed.
   [[nodiscard]] Deadline halfway() const {
     const Time now = now_();

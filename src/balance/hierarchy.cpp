@@ -24,6 +24,8 @@ constexpr std::int64_t kStarts = 10;  // over the number of nodes
 constexpr std::array<std::int64_t, 1> kBySteps = {1};
 constexpr std::array<std::int64_t, 3> kByClock = {16, 4, 1};
 constexpr std::int64_t kShareOfRanks = 8;  // an eighth of the allowance is left to stage 3
+constexpr std::int64_t kFewNodes = 16;     // counted to know what counting takes
+constexpr std::int64_t kCounts = 3;        // of the traffic of every node, before a search moves anything
 constexpr std::uint64_t kSeedStride = 0x9e37;
 // Swaps looked at, about a tenth of a microsecond each. A round looks at all ranks, and there are more rounds with more
 // of them: with 600 a rank six of twelve plans for 64 nodes ended unfinished, and the walk behind it took longer.
@@ -37,6 +39,12 @@ std::int64_t relaxed_target(const Instance& in, std::int64_t bound, std::int64_t
   return in.normalised(static_cast<std::int64_t>(std::min(relaxed, Int128{kMostLoad})));
 }
 
+/// A plan and what its worst node receives.
+struct Offer {
+  State state;
+  std::int64_t worst;
+};
+
 /// One attempt at a plan with less traffic than the flat one.
 class Hierarchy {
  public:
@@ -49,7 +57,11 @@ class Hierarchy {
         ranks_of_(static_cast<std::size_t>(options.nodes)),
         rank_of_(in.loads.size(), 0) {
     for (std::int64_t r = 0; r < in.ranks(); ++r) ranks_of_[static_cast<std::size_t>(node_of_rank(r))].push_back(r);
+    if (solve.deadline) counting_ = time_to_count();
   }
+
+  /// Whether the deadline leaves time for what an attempt does without a look at the clock.
+  [[nodiscard]] bool time_left() const { return !solve_.deadline || solve_.deadline->left() > kCounts * counting_; }
 
   [[nodiscard]] std::int64_t worst_inbound(const State& state) const {
     std::vector<std::int32_t> node_of = state.rank_of();
@@ -60,22 +72,21 @@ class Hierarchy {
   /// A state within `target` that was built for little traffic, or where the nodes cannot hold one, reached from `flat`
   /// without leaving the target. Under a deadline short searches come before the full ones and the best of those that
   /// ended in time is returned: with more time there are more of them, so nothing that a shorter time found is lost.
-  State build(std::int64_t target, std::int64_t bound, std::int64_t typical, const State& flat) {
+  Offer build(std::int64_t target, std::int64_t bound, std::int64_t typical, const State& flat) {
     target_ = target;
     const NodeLimits limits = limits_within(target - (target - bound) / kShareOfRanks);
-    if (*std::max_element(limits.counts.begin(), limits.counts.end()) > kMostPerNode) return flat;
-    State best = flat;
-    std::int64_t least = typical;
+    if (*std::max_element(limits.counts.begin(), limits.counts.end()) > kMostPerNode) return {flat, typical};
+    Offer best{flat, typical};
     const auto offer = [&](State state, std::int64_t worst) {
-      const bool less = worst < least || (least < typical && worst == least && state.peak(in_) < best.peak(in_));
-      if (!less) return;
-      least = worst;
-      best = std::move(state);
+      const bool less =
+          worst < best.worst || (best.worst < typical && worst == best.worst && state.peak(in_) < best.state.peak(in_));
+      if (less) best = {std::move(state), worst};
     };
     const std::int64_t starts = std::max<std::int64_t>(1, kStarts / options_.nodes);
     for (const std::int64_t part : solve_.deadline ? std::span<const std::int64_t>(kByClock) : kBySteps) {
       bool filled = false;
       for (std::int64_t i = 0; i < starts; ++i) {
+        if (!time_left()) return best;
         Budget budget(moves() / starts / part, solve_.deadline);
         const std::uint64_t seed = solve_.seed + kSeedStride * static_cast<std::uint64_t>(i);
         NodeTraffic traffic(needs_, options_.nodes, search_nodes(in_, needs_, limits, typical, seed, budget));
@@ -86,9 +97,10 @@ class Hierarchy {
         if (found.peak(in_) > target) continue;
         filled = true;
         offer(std::move(found), traffic.worst());
-        if (least == 0) return best;
+        if (best.worst == 0) return best;
       }
-      if (least < typical) continue;
+      if (best.worst < typical) continue;
+      if (!time_left()) return best;
       // Nodes that can be filled and have no less traffic leave little to find: mostly one long document.
       Budget budget((filled ? moves() / 2 : 2 * moves()) / part, solve_.deadline);
       std::vector<std::int32_t> node_of;
@@ -103,6 +115,18 @@ class Hierarchy {
  private:
   [[nodiscard]] std::int64_t node_of_rank(std::int64_t r) const {
     return options_.node_of.empty() ? r * options_.nodes / in_.ranks() : options_.node_of[static_cast<std::size_t>(r)];
+  }
+  /// How long a search counts the traffic of all nodes. A few are counted to know; what is no interval costs that for
+  /// every few more.
+  [[nodiscard]] std::chrono::nanoseconds time_to_count() const {
+    const std::chrono::nanoseconds before = solve_.deadline->left();
+    const std::int64_t few = std::min(options_.nodes, kFewNodes);
+    std::vector<std::int32_t> in_turn(in_.loads.size());
+    for (std::size_t c = 0; c < in_turn.size(); ++c) {
+      in_turn[c] = static_cast<std::int32_t>(static_cast<std::int64_t>(c) % few);
+    }
+    const bool only_intervals = NodeTraffic(needs_, few, in_turn).only_intervals();
+    return (only_intervals ? 1 : options_.nodes / few) * (before - solve_.deadline->left());
   }
   /// What the nodes hold when their ranks are to stay within `aim` on average.
   [[nodiscard]] NodeLimits limits_within(std::int64_t aim) const {
@@ -227,6 +251,7 @@ class Hierarchy {
   std::vector<std::vector<std::int64_t>> ranks_of_;  // by node, ascending
   std::vector<std::int32_t> rank_of_;
   std::int64_t target_ = 0;
+  std::chrono::nanoseconds counting_{0};  // under a deadline
 };
 
 }  // namespace
@@ -234,13 +259,14 @@ class Hierarchy {
 bool improve_traffic(const Instance& in, std::span<const NeedSets> needs, const HierarchyOptions& options,
                      const SolveOptions& solve, Solution& flat) {
   Hierarchy hierarchy(in, needs, options, solve);
+  if (!hierarchy.time_left()) return false;
   const std::int64_t before = hierarchy.worst_inbound(flat.state);
   if (before == 0) return false;
   const std::int64_t target =
       std::max(relaxed_target(in, flat.bound.value, options.epsilon_millionths), flat.state.peak(in));
-  State state = hierarchy.build(target, flat.bound.value, before, flat.state);
-  if (hierarchy.worst_inbound(state) >= before) return false;
-  flat.state = std::move(state);
+  Offer found = hierarchy.build(target, flat.bound.value, before, flat.state);
+  if (found.worst >= before) return false;
+  flat.state = std::move(found.state);
   flat.method = PlanMethod::hierarchy;
   return true;
 }

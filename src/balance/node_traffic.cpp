@@ -33,53 +33,71 @@ NodeTraffic::NodeTraffic(std::span<const NeedSets> needs, std::int64_t nodes, st
       owned_(static_cast<std::size_t>(nodes) * words_, 0),
       inbound_(static_cast<std::size_t>(nodes), 0) {
   for (const NeedSets& need : needs) {
-    for (std::int64_t b = 0; b < need.batch; ++b) add_layer(need, b, nodes);
+    for (std::int64_t b = 0; b < need.batch(); ++b) add_layer(need, b);
   }
-  // Every chunk starts as remote everywhere and not counted, and comes to its node.
-  if (!counted_.empty()) remote_.assign(static_cast<std::size_t>(nodes) * chunks_, 1);
+  std::vector<std::vector<std::size_t>> chunks_of(static_cast<std::size_t>(nodes));
   for (std::size_t c = 0; c < chunks_; ++c) {
-    change<1>(static_cast<std::size_t>(node_of_[c]), static_cast<std::int32_t>(c), static_cast<std::int32_t>(c) + 1);
+    const auto node = static_cast<std::size_t>(node_of_[c]);
+    chunks_of[node].push_back(c);
+    flip(node, static_cast<std::int32_t>(c), static_cast<std::int32_t>(c) + 1);
+  }
+  if (!counted_.empty()) remote_.assign(static_cast<std::size_t>(nodes) * chunks_, 1);
+  for (Counted& layer : counted_) layer.counts.resize(static_cast<std::size_t>(nodes) * chunks_);
+  for (std::size_t node = 0; node < chunks_of.size(); ++node) {
+    const std::vector<std::size_t>& own = chunks_of[node];
+    for (const Intervals& layer : intervals_) {  // both ends ascend, so only what lies behind the last one is new
+      std::int32_t known = 0;
+      for (const std::size_t c : own) {
+        const auto [begin, end] = layer.runs[c];
+        inbound_[node] += layer.weight * (std::max(0, end - std::max(begin, known)) - 1);
+        known = end;
+      }
+    }
+    for (const std::size_t c : own) {
+      if (!counted_.empty()) remote_[node * chunks_ + c] = 0;
+    }
+    for (Counted& layer : counted_) count_node(layer, node, own);
   }
 }
 
-void NodeTraffic::add_layer(const NeedSets& need, std::int64_t batch, std::int64_t nodes) {
-  Counted layer{need.weight, {0}, {}, {}};
-  bool intervals = true;
+void NodeTraffic::add_layer(const NeedSets& need, std::int64_t batch) {
+  std::vector<ChunkRun> runs;
   for (std::size_t c = 0; c < chunks_; ++c) {
     const auto row = need.row(batch, static_cast<std::int64_t>(c));
-    const std::size_t first = layer.runs.size();
-    for (std::size_t w = 0; w < row.size(); ++w) {
-      std::uint64_t bits = row[w];
-      while (bits != 0) {
-        const int low = std::countr_zero(bits);
-        const int length = std::countr_one(bits >> low);
-        const std::int32_t begin = static_cast<std::int32_t>(64 * w) + low;
-        if (layer.runs.size() > first && layer.runs.back().end == begin) {
-          layer.runs.back().end = begin + length;
-        } else {
-          layer.runs.push_back({begin, begin + length});
-        }
-        bits = low + length == 64 ? 0 : bits & (~std::uint64_t{0} << (low + length));
-      }
-    }
-    layer.offsets.push_back(layer.runs.size());
     const auto id = static_cast<std::int32_t>(c);
-    intervals =
-        intervals && layer.runs.size() == c + 1 && layer.runs[c].begin <= id && id < layer.runs[c].end &&
-        (c == 0 || (layer.runs[c - 1].begin <= layer.runs[c].begin && layer.runs[c - 1].end <= layer.runs[c].end));
+    if (row.size() != 1 || row[0].begin > id || id >= row[0].end ||
+        (c > 0 && (runs.back().begin > row[0].begin || runs.back().end > row[0].end))) {
+      counted_.push_back({need.weight, batch, &need.matrix(), {}});
+      return;
+    }
+    runs.push_back(row[0]);
   }
-  if (intervals) {
-    intervals_.push_back({layer.weight, std::move(layer.runs)});
-  } else {
-    layer.counts.assign(static_cast<std::size_t>(nodes) * chunks_, 0);
-    counted_.push_back(std::move(layer));
+  intervals_.push_back({need.weight, std::move(runs)});
+}
+
+/// How many of `own` need each chunk, all at once: moved there one by one they would cost the length of their needs.
+void NodeTraffic::count_node(Counted& layer, std::size_t node, std::span<const std::size_t> own) {
+  std::vector<std::int32_t> steps(chunks_ + 1, 0);  // needs that begin less those that end
+  for (const std::size_t c : own) {
+    for (const ChunkRun& run : layer.needs->row(layer.batch, static_cast<std::int64_t>(c))) {
+      ++steps[static_cast<std::size_t>(run.begin)];
+      --steps[static_cast<std::size_t>(run.end)];
+    }
   }
+  std::int32_t now = 0;
+  std::int64_t remote = 0;
+  for (std::size_t c = 0; c < chunks_; ++c) {
+    now += steps[c];
+    layer.counts[node * chunks_ + c] = static_cast<std::uint16_t>(now);
+    remote += now != 0 && remote_[node * chunks_ + c] != 0;
+  }
+  inbound_[node] += layer.weight * remote;
 }
 
 /// The node's last chunk before `begin` (-1: none) and its first at or after `end` (chunks: none).
-NodeTraffic::Run NodeTraffic::neighbours(std::size_t node, std::int32_t begin, std::int32_t end) const {
+ChunkRun NodeTraffic::neighbours(std::size_t node, std::int32_t begin, std::int32_t end) const {
   const std::uint64_t* const bits = &owned_[node * words_];
-  Run found{-1, static_cast<std::int32_t>(chunks_)};
+  ChunkRun found{-1, static_cast<std::int32_t>(chunks_)};
   if (begin > 0) {
     std::size_t w = static_cast<std::size_t>(begin - 1) >> 6;
     std::uint64_t word = bits[w] & (~std::uint64_t{0} >> (63 - ((begin - 1) & 63)));
@@ -95,11 +113,11 @@ NodeTraffic::Run NodeTraffic::neighbours(std::size_t node, std::int32_t begin, s
   return found;
 }
 
-/// What the node's inbound traffic changes by when chunks [begin, end) come, or loses when they leave. Both ends ascend,
-/// so of the other chunks of the node only the two neighbours can cover what these need. All of it is one interval: the
-/// needs of consecutive chunks touch.
+/// What the node's inbound traffic changes by when chunks [begin, end) come, or loses when they leave. Both ends
+/// ascend, so of the other chunks of the node only the two neighbours can cover what these need. All of it is one
+/// interval: the needs of consecutive chunks touch.
 std::int64_t NodeTraffic::gain(std::size_t node, std::int32_t begin, std::int32_t end) const {
-  const Run near = neighbours(node, begin, end);
+  const ChunkRun near = neighbours(node, begin, end);
   std::int64_t sum = 0;
   for (const Intervals& layer : intervals_) {
     std::int32_t from = layer.runs[static_cast<std::size_t>(begin)].begin;
@@ -127,9 +145,9 @@ template <int kStep>
 void NodeTraffic::change_counts(Counted& layer, std::size_t node, std::size_t chunk) {
   const std::size_t row = node * chunks_;
   std::int64_t changed = 0;
-  for (std::size_t k = layer.offsets[chunk]; k < layer.offsets[chunk + 1]; ++k) {
-    const std::size_t begin = row + static_cast<std::size_t>(layer.runs[k].begin);
-    changed += shift_counts<kStep>(&layer.counts[begin], &remote_[begin], layer.runs[k].end - layer.runs[k].begin);
+  for (const ChunkRun& run : layer.needs->row(layer.batch, static_cast<std::int64_t>(chunk))) {
+    const std::size_t begin = row + static_cast<std::size_t>(run.begin);
+    changed += shift_counts<kStep>(&layer.counts[begin], &remote_[begin], run.end - run.begin);
   }
   // The chunk itself becomes remote where it left and local where it came.
   changed -= layer.counts[row + chunk] != 0;

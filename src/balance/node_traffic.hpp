@@ -66,26 +66,23 @@ class NodeTraffic {
   [[nodiscard]] bool only_intervals() const { return counted_.empty(); }
 
  private:
-  struct Run {
-    std::int32_t begin, end;
-  };
   struct Counted {
-    std::int64_t weight;
-    std::vector<std::size_t> offsets;  // by chunk, into runs
-    std::vector<Run> runs;
+    std::int64_t weight, batch;
+    const NeedRuns* needs;
     std::vector<std::uint16_t> counts;  // [node][chunk]
   };
   struct Intervals {
     std::int64_t weight;
-    std::vector<Run> runs;  // one a chunk
+    std::vector<ChunkRun> runs;  // one a chunk
   };
-  void add_layer(const NeedSets& need, std::int64_t batch, std::int64_t nodes);
+  void add_layer(const NeedSets& need, std::int64_t batch);
+  void count_node(Counted& layer, std::size_t node, std::span<const std::size_t> own);
   struct Proposal {
     std::int32_t x = 0, y = 0, length = 0;
     std::size_t a = 0, b = 0;  // nodes
     std::int64_t inbound_a = 0, inbound_b = 0;
   };
-  [[nodiscard]] Run neighbours(std::size_t node, std::int32_t begin, std::int32_t end) const;
+  [[nodiscard]] ChunkRun neighbours(std::size_t node, std::int32_t begin, std::int32_t end) const;
   [[nodiscard]] std::int64_t gain(std::size_t node, std::int32_t begin, std::int32_t end) const;
   void flip(std::size_t node, std::int32_t begin, std::int32_t end);
   void flip_proposed();

@@ -1,4 +1,4 @@
-// Plan: the checked value, its digest and how two of them differ.
+// Plan: the checked value and how two of them differ.
 #include <algorithm>
 #include <numeric>
 
@@ -79,47 +79,34 @@ void check_residue(const PlanRecord& r) {
         modulus, rest, other);
 }
 
-void check_traffic(const PlanRecord& r) {
+void check_needs(const PlanRecord& r) {
   const std::int64_t chunks = static_cast<std::int64_t>(r.assignment.size());
   for (std::size_t m = 0; m < r.needs.size(); ++m) {
     const NeedSets& n = r.needs[m];
     check(n.weight >= 1 && n.weight <= kMostLayers, "needs[{}].weight = {}: must be in [1, {}]", m, n.weight,
           kMostLayers);
-    check(n.chunks == chunks && n.batch >= 0 && n.batch <= (1 << 20) && n.words == (chunks + 63) / 64 &&
-              n.bits.size() == static_cast<std::size_t>(n.batch * n.chunks * n.words),
-          "needs[{}]: {} batch rows of {} chunks in {} words do not fit {} chunks", m, n.batch, n.chunks, n.bits.size(),
-          chunks);
+    check(n.chunks() == chunks && n.batch() <= (1 << 20), "needs[{}]: {} batch rows of {} chunks do not fit {} chunks",
+          m, n.batch(), n.chunks(), chunks);
   }
+}
+
+void check_traffic(const PlanRecord& r) {
   const auto report = balancing::count_traffic(r.needs, r.assignment, r.ranks, r.nodes, r.columns, r.chunk);
   check(report.inbound == r.inbound, "inbound does not follow from assignment and needs");
   check(report.outbound == r.outbound, "outbound does not follow from assignment and needs");
   check(report.traffic == r.traffic, "traffic does not follow from assignment and needs");
 }
 
-/// FNV-1a over 64-bit words with a final mix.
-class Digest {
- public:
-  void add(std::uint64_t x) {
-    h_ = (h_ ^ x) * 0x100000001b3ULL;
-    h_ ^= h_ >> 29;
-  }
-  void add(std::span<const std::int64_t> xs) {
-    add(xs.size());
-    for (const std::int64_t x : xs) add(static_cast<std::uint64_t>(x));
-  }
-  [[nodiscard]] std::uint64_t value() const { return balancing::mix(h_); }
-
- private:
-  std::uint64_t h_ = 0xcbf29ce484222325ULL;
-};
-
 }  // namespace
 
-Plan::Plan(PlanRecord record) : record_(std::move(record)) {
+Plan::Plan(PlanRecord record) : Plan(std::move(record), Traffics::recounted) {}
+
+Plan::Plan(PlanRecord record, Traffics traffics) : record_(std::move(record)) {
   check_extents(record_);
   check_loads(record_);
   check_residue(record_);
-  check_traffic(record_);
+  check_needs(record_);
+  if (traffics == Traffics::recounted) check_traffic(record_);
   balancing::check_tile_work(record_.unit, record_.tile_work);
   offsets_.assign(static_cast<std::size_t>(record_.ranks) + 1, 0);
   for (const std::int64_t rank : record_.assignment) ++offsets_[static_cast<std::size_t>(rank) + 1];
@@ -178,44 +165,6 @@ TrafficBytes Plan::bytes(std::int64_t kv_heads, std::int64_t head_dim, std::int6
         "kv_heads = {}, head_dim = {}: the {} rows that travel are 2^63 bytes or more", kv_heads, head_dim,
         std::max(record_.traffic.inter_rows, record_.traffic.intra_rows));
   return bytes;
-}
-
-std::uint64_t plan_digest(const PlanRecord& r) {
-  Digest d;
-  for (const std::int64_t x :
-       {r.columns, r.chunk, r.ranks, r.nodes, static_cast<std::int64_t>(r.kind), static_cast<std::int64_t>(r.unit)}) {
-    d.add(static_cast<std::uint64_t>(x));
-  }
-  for (const auto* list : {&r.assignment, &r.chunk_loads, &r.speeds, &r.loads}) d.add(*list);
-  for (const std::int64_t x :
-       {r.peak, r.lower_bound, static_cast<std::int64_t>(r.bound_by), static_cast<std::int64_t>(r.proven_optimal),
-        static_cast<std::int64_t>(r.method), r.epsilon_millionths, static_cast<std::int64_t>(r.seed)}) {
-    d.add(static_cast<std::uint64_t>(x));
-  }
-  d.add(r.needs.size());
-  for (const NeedSets& n : r.needs) {
-    for (const std::int64_t x : {n.weight, n.batch, n.chunks}) d.add(static_cast<std::uint64_t>(x));
-    for (const std::uint64_t word : n.bits) d.add(word);
-  }
-  d.add(r.inbound);
-  d.add(r.outbound);
-  for (const std::int64_t x :
-       {r.traffic.inter_chunks, r.traffic.intra_chunks, r.traffic.inter_rows, r.traffic.intra_rows}) {
-    d.add(static_cast<std::uint64_t>(x));
-  }
-  if (r.tile_work) {  // absent it adds nothing, so digests from before it existed stay
-    const TileWork& t = *r.tile_work;
-    for (const std::int64_t x : {std::int64_t{t.tile_shape.block_m}, std::int64_t{t.tile_shape.block_n},
-                                 t.forward_weight, t.costs.forward.partial, t.costs.forward.unmasked, t.backward_weight,
-                                 t.costs.backward.partial, t.costs.backward.unmasked}) {
-      d.add(static_cast<std::uint64_t>(x));
-    }
-  }
-  if (r.residue) {
-    for (const std::int64_t x : {r.residue->modulus, r.residue->rest, r.residue->other})
-      d.add(static_cast<std::uint64_t>(x));
-  }
-  return d.value();
 }
 
 namespace {

@@ -53,7 +53,7 @@ void run_pairs(const Instance& in, Budget budget, std::uint64_t seed, Solution& 
   std::int64_t low = bound, known = before;
   State dense;  // no start for exchanges: it leaves all slack to the last ranks
   if (!attempt(search, low, static_cast<std::int64_t>(Int128{budget.left()} * 3 / 5), budget)) {
-    if (in.speeds.empty()) {
+    if (in.speeds.empty() && !(budget.deadline() && budget.deadline()->passed())) {
       dense = filled(in, best.bound);
       known = std::min(known, dense.peak(in));
     }

@@ -1,27 +1,51 @@
 #include "balance/traffic.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <numeric>
+
+#include "balance/run_union.hpp"
 
 namespace flashmask::balancing {
 namespace {
 
-using Bits = std::vector<std::uint64_t>;
+/// Chunks and their token rows.
+struct Units {
+  std::int64_t chunks = 0, rows = 0;
+  Units operator-(const Units& o) const { return {chunks - o.chunks, rows - o.rows}; }
+  Units& operator+=(const Units& o) {
+    chunks += o.chunks;
+    rows += o.rows;
+    return *this;
+  }
+};
 
-std::int64_t count(const Bits& bits) {
-  std::int64_t n = 0;
-  for (const std::uint64_t word : bits) n += std::popcount(word);
-  return n;
-}
+/// The axis that is cut into chunks, of which the last may be shorter.
+struct Axis {
+  std::int64_t chunks, columns, chunk;
 
-/// Token rows of the chunks in `bits`.
-std::int64_t rows_in(const Bits& bits, std::int64_t chunks, std::int64_t columns, std::int64_t chunk) {
-  std::int64_t rows = count(bits) * chunk;
-  const std::int64_t last = chunks - 1;
-  if (chunks > 0 && (bits[static_cast<std::size_t>(last >> 6)] >> (last & 63)) & 1U) rows -= chunks * chunk - columns;
-  return rows;
-}
+  [[nodiscard]] Units units(std::int64_t count, bool with_last) const {
+    return {count, count * chunk - (with_last ? chunks * chunk - columns : 0)};
+  }
+  [[nodiscard]] Units units(std::span<const ChunkRun> runs) const {
+    std::int64_t count = 0;
+    for (const ChunkRun& run : runs) count += run.end - run.begin;
+    return units(count, !runs.empty() && runs.back().end == chunks);
+  }
+  /// Those of `own`, ascending, that lie in `runs`.
+  [[nodiscard]] Units units_among(std::span<const std::size_t> own, std::span<const ChunkRun> runs) const {
+    std::int64_t count = 0;
+    std::size_t k = 0;
+    bool last = false;
+    for (const std::size_t c : own) {
+      const auto id = static_cast<std::int64_t>(c);
+      while (k < runs.size() && runs[k].end <= id) ++k;
+      if (k == runs.size()) break;
+      if (runs[k].begin > id) continue;
+      ++count;
+      last = id == chunks - 1;
+    }
+    return units(count, last);
+  }
+};
 
 /// Chunks of one rank, for ranks that own any, in order of rank (and so of node).
 struct Owner {
@@ -30,74 +54,70 @@ struct Owner {
 };
 
 std::vector<Owner> owners_of(std::span<const std::int64_t> rank_of, std::int64_t ranks, std::int64_t nodes) {
-  std::vector<std::size_t> order(rank_of.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank_of[a] < rank_of[b]; });
+  std::vector<std::size_t> counts(static_cast<std::size_t>(ranks), 0), place(static_cast<std::size_t>(ranks), 0);
+  for (const std::int64_t rank : rank_of) ++counts[static_cast<std::size_t>(rank)];
   std::vector<Owner> owners;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    if (i == 0 || rank_of[order[i]] != rank_of[order[i - 1]]) {
-      owners.push_back({static_cast<std::size_t>(rank_of[order[i]] * nodes / ranks), {}});
-    }
-    owners.back().chunks.push_back(order[i]);
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    if (counts[r] == 0) continue;
+    place[r] = owners.size();
+    owners.push_back({static_cast<std::size_t>(rank * nodes / ranks), {}});
+    owners.back().chunks.reserve(counts[r]);
   }
+  for (std::size_t c = 0; c < rank_of.size(); ++c)
+    owners[place[static_cast<std::size_t>(rank_of[c])]].chunks.push_back(c);
   return owners;
-}
-
-void set(Bits& bits, std::size_t c) {
-  bits[c >> 6] |= std::uint64_t{1} << (c & 63);
-}
-void clear(Bits& bits, std::size_t c) {
-  bits[c >> 6] &= ~(std::uint64_t{1} << (c & 63));
 }
 
 }  // namespace
 
-// The cost is bounded by the size of the need sets: ranks and nodes without chunks are never visited.
+// Runs are what it costs: ranks and nodes without chunks are never visited, and no chunk of a run one by one.
 TrafficReport count_traffic(std::span<const NeedSets> needs, std::span<const std::int64_t> rank_of, std::int64_t ranks,
                             std::int64_t nodes, std::int64_t columns, std::int64_t chunk) {
   TrafficReport report;
   if (needs.empty()) return report;
   report.inbound.assign(static_cast<std::size_t>(nodes), 0);
   report.outbound.assign(static_cast<std::size_t>(nodes), 0);
-  const std::int64_t chunks = static_cast<std::int64_t>(rank_of.size());
+  const Axis axis{static_cast<std::int64_t>(rank_of.size()), columns, chunk};
   const std::vector<Owner> owners = owners_of(rank_of, ranks, nodes);
+  RunUnion of_rank(axis.chunks), of_node(axis.chunks);
+  std::vector<std::int64_t> steps(rank_of.size() + 1, 0);  // nodes that begin or cease to need a chunk
   for (const NeedSets& need : needs) {
-    const std::size_t words = static_cast<std::size_t>(need.words);
-    Bits wanted(words), remote(words), local(words);
-    for (std::int64_t b = 0; b < need.batch; ++b) {
-      for (std::size_t k = 0; k < owners.size(); ++k) {
+    Units deliveries, crossings;
+    for (std::int64_t b = 0; b < need.batch(); ++b) {
+      for (std::size_t first = 0, k = 0; k < owners.size(); ++k) {
+        of_rank.clear();
+        for (const std::size_t c : owners[k].chunks) of_rank.add(need.row(b, static_cast<std::int64_t>(c)));
+        const std::span<const ChunkRun> wanted = of_rank.merged();
+        deliveries += axis.units(wanted) - axis.units_among(owners[k].chunks, wanted);
+        of_node.add(wanted);
         const std::size_t node = owners[k].node;
-        if (k == 0 || owners[k - 1].node != node) {
-          std::fill(remote.begin(), remote.end(), 0);
-          std::fill(local.begin(), local.end(), 0);
-        }
-        std::fill(wanted.begin(), wanted.end(), 0);
-        for (const std::size_t c : owners[k].chunks) {
-          const auto row = need.row(b, static_cast<std::int64_t>(c));
-          for (std::size_t w = 0; w < words; ++w) wanted[w] |= row[w];
-          set(local, c);
-        }
-        for (const std::size_t c : owners[k].chunks) clear(wanted, c);
-        report.traffic.intra_chunks += need.weight * count(wanted);  // every delivery; crossings go off below
-        report.traffic.intra_rows += need.weight * rows_in(wanted, chunks, columns, chunk);
-        for (std::size_t w = 0; w < words; ++w) remote[w] |= wanted[w];
         if (k + 1 < owners.size() && owners[k + 1].node == node) continue;
-        for (std::size_t w = 0; w < words; ++w) {
-          remote[w] &= ~local[w];
-          for (std::uint64_t bits = remote[w]; bits != 0; bits &= bits - 1) {
-            const std::size_t c = 64 * w + static_cast<std::size_t>(std::countr_zero(bits));
-            report.outbound[static_cast<std::size_t>(rank_of[c] * nodes / ranks)] += need.weight;
-          }
+        const std::span<const ChunkRun> reaching = of_node.merged();
+        Units remote = axis.units(reaching);
+        for (; first <= k; ++first) {  // what lives on the node itself is no traffic
+          const Units local = axis.units_among(owners[first].chunks, reaching);
+          remote += Units{} - local;
+          report.outbound[node] -= need.weight * local.chunks;
         }
-        const std::int64_t crossings = need.weight * count(remote);
-        const std::int64_t rows = need.weight * rows_in(remote, chunks, columns, chunk);
-        report.inbound[node] += crossings;
-        report.traffic.inter_chunks += crossings;
-        report.traffic.inter_rows += rows;
-        report.traffic.intra_chunks -= crossings;
-        report.traffic.intra_rows -= rows;
+        for (const ChunkRun& run : reaching) {
+          steps[static_cast<std::size_t>(run.begin)] += need.weight;
+          steps[static_cast<std::size_t>(run.end)] -= need.weight;
+        }
+        crossings += remote;
+        report.inbound[node] += need.weight * remote.chunks;
+        of_node.clear();
       }
     }
+    report.traffic.inter_chunks += need.weight * crossings.chunks;
+    report.traffic.inter_rows += need.weight * crossings.rows;
+    report.traffic.intra_chunks += need.weight * (deliveries.chunks - crossings.chunks);
+    report.traffic.intra_rows += need.weight * (deliveries.rows - crossings.rows);
+  }
+  std::int64_t needing = 0;
+  for (std::size_t c = 0; c < rank_of.size(); ++c) {
+    needing += steps[c];
+    report.outbound[static_cast<std::size_t>(rank_of[c] * nodes / ranks)] += needing;
   }
   return report;
 }
@@ -106,18 +126,16 @@ std::vector<std::int64_t> key_rows(const PlanRecord& record) {
   std::vector<std::int64_t> most;
   if (record.needs.empty()) return most;
   most.assign(static_cast<std::size_t>(record.ranks), 0);
-  const std::int64_t chunks = static_cast<std::int64_t>(record.assignment.size());
+  const Axis axis{static_cast<std::int64_t>(record.assignment.size()), record.columns, record.chunk};
   const std::vector<Owner> owners = owners_of(record.assignment, record.ranks, record.nodes);
+  RunUnion wanted(axis.chunks);
   for (const NeedSets& need : record.needs) {
     for (const Owner& owner : owners) {
       std::int64_t rows = 0;
-      for (std::int64_t b = 0; b < need.batch; ++b) {
-        Bits wanted(static_cast<std::size_t>(need.words), 0);
-        for (const std::size_t c : owner.chunks) {
-          const auto row = need.row(b, static_cast<std::int64_t>(c));
-          for (std::size_t w = 0; w < row.size(); ++w) wanted[w] |= row[w];
-        }
-        rows += rows_in(wanted, chunks, record.columns, record.chunk);
+      for (std::int64_t b = 0; b < need.batch(); ++b) {
+        wanted.clear();
+        for (const std::size_t c : owner.chunks) wanted.add(need.row(b, static_cast<std::int64_t>(c)));
+        rows += axis.units(wanted.merged()).rows;
       }
       std::int64_t& held = most[static_cast<std::size_t>(record.assignment[owner.chunks.front()])];
       held = std::max(held, rows);

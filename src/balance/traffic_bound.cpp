@@ -1,12 +1,17 @@
 #include "balance/traffic_bound.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <vector>
 
 namespace flashmask::balancing {
 namespace {
+
+std::int64_t count(std::span<const ChunkRun> runs) {
+  std::int64_t chunks = 0;
+  for (const ChunkRun& run : runs) chunks += run.end - run.begin;
+  return chunks;
+}
 
 /// What the largest node can hold.
 struct Node {
@@ -22,15 +27,14 @@ class Chain {
     const auto load = [&](std::int64_t c) { return in.loads[static_cast<std::size_t>(c)]; };
     std::vector<bool> above(in.loads.size(), false);
     std::vector<std::int64_t> below;  // what the largest set holds, lightest first
-    for (std::int64_t j = 0; j < need.chunks; ++j) {
-      if (need.needs(batch, rows.back(), j)) below.push_back(j);
+    for (const ChunkRun& run : need.row(batch, rows.back())) {
+      for (std::int64_t j = run.begin; j < run.end; ++j) below.push_back(j);
     }
     largest_ = static_cast<std::int64_t>(below.size());
     std::stable_sort(below.begin(), below.end(), [&](std::int64_t a, std::int64_t b) { return load(a) < load(b); });
     Step step;
     for (std::size_t i = rows.size(); i-- > 0;) {
-      step.size = 0;
-      for (const std::uint64_t word : need.row(batch, rows[i])) step.size += std::popcount(word);
+      step.size = count(need.row(batch, rows[i]));
       step.load += load(rows[i]);
       step.rows += 1;
       step.inside += need.needs(batch, rows.back(), rows[i]);
@@ -96,14 +100,9 @@ std::vector<std::vector<std::int64_t>> nested_rows(const NeedSets& need, std::in
     std::int64_t size, chunk;
   };
   std::map<std::int64_t, std::vector<Row>> groups;
-  for (std::int64_t c = 0; c < need.chunks; ++c) {
-    std::int64_t first = -1, size = 0, at = 0;
-    for (const std::uint64_t word : need.row(batch, c)) {
-      if (word != 0 && first < 0) first = at + std::countr_zero(word);
-      size += std::popcount(word);
-      at += 64;
-    }
-    if (first >= 0) groups[first].push_back({size, c});
+  for (std::int64_t c = 0; c < need.chunks(); ++c) {
+    const auto row = need.row(batch, c);
+    if (!row.empty()) groups[row.front().begin].push_back({count(row), c});
   }
   std::vector<std::vector<std::int64_t>> chains;
   for (auto& [first, rows] : groups) {
@@ -112,10 +111,11 @@ std::vector<std::vector<std::int64_t>> nested_rows(const NeedSets& need, std::in
     for (const Row& row : rows) {
       const auto includes = [&](std::int64_t smaller) {
         const auto a = need.row(batch, row.chunk), b = need.row(batch, smaller);
-        for (std::size_t w = 0; w < a.size(); ++w) {
-          if ((b[w] & ~a[w]) != 0) return false;
-        }
-        return true;
+        auto outer = a.begin();
+        return std::all_of(b.begin(), b.end(), [&](const ChunkRun& run) {
+          while (outer != a.end() && outer->end < run.end) ++outer;
+          return outer != a.end() && outer->begin <= run.begin;
+        });
       };
       if (chain.empty() || includes(chain.back())) chain.push_back(row.chunk);
     }
@@ -140,7 +140,7 @@ std::int64_t inbound_lower_bound(const Instance& in, std::span<const NeedSets> n
   }
   std::int64_t best = 0;
   for (const NeedSets& need : needs) {
-    for (std::int64_t b = 0; b < need.batch; ++b) {
+    for (std::int64_t b = 0; b < need.batch(); ++b) {
       for (const std::vector<std::int64_t>& rows : nested_rows(need, b)) {
         const Chain chain(in, need, b, rows, largest, nodes);
         std::int64_t low = 0, high = chain.largest();

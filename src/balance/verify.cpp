@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <set>
+#include <utility>
+#include <vector>
 
 #include "balance/refute.hpp"
 #include "balance/verify_kind.hpp"
@@ -194,35 +195,40 @@ class Verifier {
   }
 
   /// Every delivery one by one: rank k needs chunk j of batch row b when one of its chunks does and j is not its own.
+  /// Ranks ascend, and with them nodes, so a chunk that a rank or node needs again is known by the last that did.
   void traffic() {
-    const std::int64_t chunks = static_cast<std::int64_t>(r_.assignment.size());
+    const std::size_t chunks = r_.assignment.size();
     List inbound, outbound;
     if (!r_.needs.empty()) {
       inbound.assign(static_cast<std::size_t>(r_.nodes), 0);
       outbound = inbound;
     }
+    std::vector<List> chunks_of(static_cast<std::size_t>(r_.ranks));
+    for (std::size_t i = 0; i < chunks; ++i) {
+      chunks_of[static_cast<std::size_t>(r_.assignment[i])].push_back(static_cast<std::int64_t>(i));
+    }
     Traffic all;
     for (const NeedSets& need : r_.needs) {
-      for (std::int64_t b = 0; b < need.batch; ++b) {
-        for (std::int64_t j = 0; j < chunks; ++j) {
-          const std::int64_t owner = r_.assignment[static_cast<std::size_t>(j)];
-          const std::int64_t home = owner * r_.nodes / r_.ranks;
-          const std::int64_t rows = std::min(r_.chunk, r_.columns - j * r_.chunk);
-          std::set<std::int64_t> needers, remote;
-          for (std::int64_t i = 0; i < chunks; ++i) {
-            const std::int64_t k = r_.assignment[static_cast<std::size_t>(i)];
-            if (k == owner || !need.needs(b, i, j)) continue;
-            needers.insert(k);
-            if (k * r_.nodes / r_.ranks != home) remote.insert(k * r_.nodes / r_.ranks);
-          }
-          const std::int64_t crossings = need.weight * static_cast<std::int64_t>(remote.size());
-          const std::int64_t inside = need.weight * static_cast<std::int64_t>(needers.size()) - crossings;
-          for (const std::int64_t n : remote) inbound[static_cast<std::size_t>(n)] += need.weight;
-          outbound[static_cast<std::size_t>(home)] += crossings;
-          all.inter_chunks += crossings;
-          all.intra_chunks += inside;
-          if (!add_rows(all.inter_rows, crossings, rows) || !add_rows(all.intra_rows, inside, rows)) {
-            return find("the traffic is 2^63 rows or more");
+      for (std::int64_t b = 0; b < need.batch(); ++b) {
+        List by_rank(chunks, -1), by_node(chunks, -1);  // who needed a chunk last
+        for (std::int64_t k = 0; k < r_.ranks; ++k) {
+          for (const std::int64_t i : chunks_of[static_cast<std::size_t>(k)]) {
+            for (const ChunkRun& run : need.row(b, i)) {
+              for (std::int64_t j = run.begin; j < run.end; ++j) {
+                const auto at = static_cast<std::size_t>(j);
+                const std::int64_t owner = r_.assignment[at], home = owner * r_.nodes / r_.ranks;
+                if (k == owner || std::exchange(by_rank[at], k) == k) continue;
+                const std::int64_t node = k * r_.nodes / r_.ranks, rows = std::min(r_.chunk, r_.columns - j * r_.chunk);
+                const bool crosses = node != home && std::exchange(by_node[at], node) != node;
+                (crosses ? all.inter_chunks : all.intra_chunks) += need.weight;
+                if (!add_rows(crosses ? all.inter_rows : all.intra_rows, need.weight, rows)) {
+                  return find("the traffic is 2^63 rows or more");
+                }
+                if (!crosses) continue;
+                inbound[static_cast<std::size_t>(node)] += need.weight;
+                outbound[static_cast<std::size_t>(home)] += need.weight;
+              }
+            }
           }
         }
       }
@@ -256,17 +262,16 @@ class Verifier {
 
   void needs(std::size_t m, const WeightedMask& mask) {
     const NeedSets& need = r_.needs[m];
-    const NeedMatrix fresh = NeedMatrix::build(*mask.mask, r_.chunk);
-    if (need.weight != mask.weight || need.batch != fresh.batch()) {
-      return find("need sets of mask {}: {} batch rows of weight {}", m, need.batch, need.weight);
+    const NeedRuns fresh = NeedRuns::build(*mask.mask, r_.chunk);
+    if (need.weight != mask.weight || need.batch() != fresh.batch()) {
+      return find("need sets of mask {}: {} batch rows of weight {}", m, need.batch(), need.weight);
     }
-    for (std::int64_t b = 0; b < need.batch; ++b) {
-      for (std::int64_t i = 0; i < need.chunks; ++i) {
-        for (std::int64_t j = 0; j < need.chunks; ++j) {
-          if (need.needs(b, i, j) != fresh.needs(b, i, j)) {
-            return find("need sets of mask {}: batch row {}, chunk {} and chunk {} disagree with the mask", m, b, i, j);
-          }
-        }
+    for (std::int64_t b = 0; b < need.batch(); ++b) {
+      for (std::int64_t i = 0; i < need.chunks(); ++i) {
+        if (std::ranges::equal(need.row(b, i), fresh.row(b, i))) continue;
+        std::int64_t j = 0;
+        while (need.needs(b, i, j) == fresh.needs(b, i, j)) ++j;
+        return find("need sets of mask {}: batch row {}, chunk {} and chunk {} disagree with the mask", m, b, i, j);
       }
     }
   }

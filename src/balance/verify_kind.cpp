@@ -2,7 +2,6 @@
 #include "balance/verify_kind.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -151,9 +150,9 @@ std::string unit_finding(const PlanRecord& r) {
   for (std::size_t c = 0; c < r.chunk_loads.size(); ++c) {
     std::int64_t needed = 0;
     for (const NeedSets& need : r.needs) {
-      for (std::int64_t b = 0; b < need.batch; ++b) {
-        for (const std::uint64_t word : need.row(b, static_cast<std::int64_t>(c))) {
-          needed += need.weight * std::popcount(word);
+      for (std::int64_t b = 0; b < need.batch(); ++b) {
+        for (const ChunkRun& run : need.row(b, static_cast<std::int64_t>(c))) {
+          needed += need.weight * (run.end - run.begin);
         }
       }
     }

@@ -1,6 +1,7 @@
 // From masks to loads and need sets; what a workload must satisfy.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "balance/instance.hpp"
 #include "core/check.hpp"
@@ -22,24 +23,11 @@ void accumulate(std::vector<std::int64_t>& loads, const std::vector<std::int64_t
 
 }  // namespace
 
-NeedSets::NeedSets(std::int64_t batch_rows, std::int64_t chunk_count, std::int64_t layers)
-    : weight(layers),
-      batch(batch_rows),
-      chunks(chunk_count),
-      words((chunk_count + 63) / 64),
-      bits(static_cast<std::size_t>(batch * chunks * words), 0) {}
-
-NeedSets::NeedSets(const NeedMatrix& matrix, std::int64_t layers)
-    : NeedSets(matrix.batch(), matrix.row_chunks(), layers) {
+NeedSets::NeedSets(NeedRuns matrix, std::int64_t layers) : weight(layers) {
   check(matrix.row_chunks() == matrix.column_chunks(),
         "need sets want as many row chunks as column chunks, got {} and {}: context parallel masks are square",
         matrix.row_chunks(), matrix.column_chunks());
-  for (std::int64_t b = 0; b < batch; ++b) {
-    for (std::int64_t i = 0; i < chunks; ++i) {
-      const auto source = matrix.row(b, i);
-      std::copy(source.begin(), source.end(), bits.begin() + (b * chunks + i) * words);
-    }
-  }
+  matrix_ = std::make_shared<const NeedRuns>(std::move(matrix));
 }
 
 TileWork tile_work(const WorkloadOptions& options) {
@@ -72,8 +60,8 @@ Workload make_workload(std::span<const WeightedMask> masks, const WorkloadOption
     check(m == 0 || shape.columns == out.columns, "masks[{}] has {} columns, masks[0] has {}", m, shape.columns,
           out.columns);
     out.columns = shape.columns;
-    out.needs.emplace_back(NeedMatrix::build(*masks[m].mask, options.chunk), masks[m].weight);
-    out.loads.resize(static_cast<std::size_t>(out.needs.back().chunks), 0);
+    out.needs.emplace_back(NeedRuns::build(*masks[m].mask, options.chunk), masks[m].weight);
+    out.loads.resize(static_cast<std::size_t>(out.needs.back().chunks()), 0);
     if (options.unit == WorkUnit::cells) {
       accumulate(out.loads, chunk_loads(*masks[m].mask, options.chunk, {.unit = LoadUnit::cells}), masks[m].weight);
       continue;
@@ -130,9 +118,7 @@ void validate(const Workload& w) {
   balancing::check_tile_work(w.unit, w.tile_work);
   for (std::size_t m = 0; m < w.needs.size(); ++m) {
     const NeedSets& n = w.needs[m];
-    check(n.chunks == w.chunks() && n.words == (n.chunks + 63) / 64 && n.batch >= 0 &&
-              n.bits.size() == static_cast<std::size_t>(n.batch * n.chunks * n.words),
-          "needs[{}] speaks of {} chunks, the loads of {}", m, n.chunks, w.chunks());
+    check(n.chunks() == w.chunks(), "needs[{}] speaks of {} chunks, the loads of {}", m, n.chunks(), w.chunks());
     check(n.weight >= 1 && n.weight <= kMostLayers, "needs[{}].weight = {}: must be in [1, {}]", m, n.weight,
           kMostLayers);
   }

@@ -1,11 +1,11 @@
 #include "format/plan_json.hpp"
 
 #include <array>
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
+#include "balance/digest.hpp"
 #include "core/check.hpp"
 #include "format/fields.hpp"
 
@@ -15,37 +15,21 @@ namespace {
 using core::check;
 using core::fail;
 
-constexpr std::int64_t kVersion = 3;  // 1 had no tile_work, 2 no residue
+constexpr std::int64_t kVersion = 4;        // 1 had no tile_work, 2 no residue, 3 another digest
+constexpr std::int64_t kDigestVersion = 4;  // the first whose digest takes need sets as runs
 constexpr std::int64_t kCalibrationVersion = 1;
 constexpr std::int64_t kMostCost = 1'000'000'000;  // of a tile, in thousandths
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kMostNeedWords = std::int64_t{1} << 24;  // 128 MiB of need sets over all masks of a file
-
-/// One row of a need set as [begin, end, begin, end, ...].
-Json::Integers runs_of(std::span<const std::uint64_t> row) {
-  Json::Integers runs;
-  for (std::size_t w = 0; w < row.size(); ++w) {
-    for (std::uint64_t bits = row[w]; bits != 0;) {
-      const int low = std::countr_zero(bits);
-      const int length = std::countr_one(bits >> low);
-      const std::int64_t begin = static_cast<std::int64_t>(64 * w) + low;
-      if (!runs.empty() && runs.back() == begin) {
-        runs.back() = begin + length;
-      } else {
-        runs.push_back(begin);
-        runs.push_back(begin + length);
-      }
-      bits = low + length == 64 ? 0 : bits & (~std::uint64_t{0} << (low + length));
-    }
-  }
-  return runs;
-}
 
 Json needs_json(const NeedSets& need) {
   Json::Array rows;
-  for (std::int64_t b = 0; b < need.batch; ++b) {
+  for (std::int64_t b = 0; b < need.batch(); ++b) {
     Json::Array row;
-    for (std::int64_t i = 0; i < need.chunks; ++i) row.emplace_back(runs_of(need.row(b, i)));
+    for (std::int64_t i = 0; i < need.chunks(); ++i) {
+      Json::Integers runs;  // [begin, end, begin, end, ...]
+      for (const ChunkRun& run : need.row(b, i)) runs.insert(runs.end(), {run.begin, run.end});
+      row.emplace_back(std::move(runs));
+    }
     rows.emplace_back(std::move(row));
   }
   Json value;
@@ -91,7 +75,7 @@ std::uint64_t hexadecimal(const std::string& text, const std::string& path) {
   return value;
 }
 
-void parse_row(const Json& value, const std::string& path, NeedSets& need, std::int64_t b, std::int64_t i) {
+void parse_row(const Json& value, const std::string& path, NeedRuns& need, std::int64_t b, std::int64_t i) {
   if (value.array() != nullptr && value.array()->empty()) return;
   const Json::Integers* runs = value.integers();
   if (runs == nullptr || runs->size() % 2 != 0) {
@@ -100,16 +84,16 @@ void parse_row(const Json& value, const std::string& path, NeedSets& need, std::
   std::int64_t last = -1;
   for (std::size_t k = 0; k < runs->size(); k += 2) {
     const std::int64_t begin = (*runs)[k], end = (*runs)[k + 1];
-    if (begin <= last || end <= begin || end > need.chunks) {
+    if (begin <= last || end <= begin || end > need.column_chunks()) {
       fail(ErrorCode::io, "{}: the run [{}, {}) is empty, out of order or outside [0, {})", path, begin, end,
-           need.chunks);
+           need.column_chunks());
     }
-    for (std::int64_t j = begin; j < end; ++j) need.add(b, i, j);
+    need.add(b, i, {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)});
     last = end;
   }
 }
 
-NeedSets parse_needs(const Json& value, const std::string& path, std::int64_t chunks, std::int64_t& words_left) {
+NeedSets parse_needs(const Json& value, const std::string& path, std::int64_t chunks) {
   Fields fields(value, path);
   const std::int64_t weight = fields.integer("weight", {1, kMostLayers});
   const Json& rows = fields.required("rows");
@@ -117,13 +101,7 @@ NeedSets parse_needs(const Json& value, const std::string& path, std::int64_t ch
   if (rows.array() == nullptr) {
     fail(ErrorCode::io, "{}: expected an array, got {}", fields.path_of("rows"), rows.kind());
   }
-  const std::int64_t batch = static_cast<std::int64_t>(rows.array()->size());
-  const std::int64_t words = chunks * ((chunks + 63) / 64);
-  if (words > 0 && batch > words_left / words) {
-    fail(ErrorCode::io, "{}: {} batch rows of {} chunks are more need sets than a file may hold", path, batch, chunks);
-  }
-  words_left -= batch * words;
-  NeedSets need(batch, chunks, weight);
+  NeedRuns need(static_cast<std::int64_t>(rows.array()->size()), chunks, chunks);
   std::int64_t b = 0;
   for_each_at(rows, fields.path_of("rows"), 1 << 20, [&](const Json& row, const std::string& at) {
     const bool none = row.integers() != nullptr && row.integers()->empty();
@@ -137,7 +115,7 @@ NeedSets parse_needs(const Json& value, const std::string& path, std::int64_t ch
     }
     ++b;
   });
-  return need;
+  return NeedSets(std::move(need), weight);
 }
 
 /// {"tile": [rows, columns], "forward": {"calls", "partial", "unmasked"}, "backward": {...}}; a direction that is not
@@ -226,8 +204,12 @@ void parse_grounds(Fields& fields, std::int64_t version, PlanRecord& r) {
   }
 }
 
+std::uint64_t digest_of(const Plan& plan, std::int64_t version) {
+  return version < kDigestVersion ? balancing::plan_digest_before_4(plan.record()) : plan.digest();
+}
+
 /// Members that follow from the rest: refused when they say something else.
-void check_derived(Fields& fields, const Plan& plan) {
+void check_derived(Fields& fields, const Plan& plan, std::int64_t version) {
   for (const auto& [key, expected] : {std::pair{"imbalance", plan.imbalance()}, std::pair{"gap", plan.gap()}}) {
     const Json* value = fields.optional(key);
     if (value == nullptr) continue;
@@ -237,9 +219,9 @@ void check_derived(Fields& fields, const Plan& plan) {
     }
   }
   const std::optional<std::string> digest = fields.optional_string("digest");
-  if (digest && hexadecimal(*digest, fields.path_of("digest")) != plan.digest()) {
+  if (digest && hexadecimal(*digest, fields.path_of("digest")) != digest_of(plan, version)) {
     fail(ErrorCode::io, "{}: {} but the content gives {:016x}", fields.path_of("digest"), printable(*digest),
-         plan.digest());
+         digest_of(plan, version));
   }
 }
 
@@ -275,7 +257,7 @@ Json plan_json(const Plan& plan, std::optional<std::int64_t> time_us) {
   Json::Array needs;
   for (const NeedSets& need : r.needs) needs.push_back(needs_json(need));
   value.set("needs", std::move(needs));
-  value.set("digest", core::format("{:016x}", plan.digest()));
+  value.set("digest", core::format("{:016x}", digest_of(plan, version_of(r))));
   return value;
 }
 
@@ -325,19 +307,17 @@ Plan parse_plan(std::string_view text, std::string_view source) {
   r.chunk_loads = integers(fields, "chunk_loads", kMostChunks);
   r.speeds = integers(fields, "speeds", kMostRanks);
   parse_grounds(fields, version, r);
-  std::int64_t words_left = kMostNeedWords;
   const std::int64_t chunks = static_cast<std::int64_t>(r.assignment.size());
   const Json& needs = fields.required("needs");
   if (!(needs.integers() != nullptr && needs.integers()->empty())) {
-    for_each_at(needs, fields.path_of("needs"), 1024, [&](const Json& need, const std::string& path) {
-      r.needs.push_back(parse_needs(need, path, chunks, words_left));
-    });
+    for_each_at(needs, fields.path_of("needs"), 1024,
+                [&](const Json& need, const std::string& path) { r.needs.push_back(parse_needs(need, path, chunks)); });
   }
   const Plan plan = naming(source, [&] {
     check_unit(r, version);
     return Plan(std::move(r));
   });
-  check_derived(fields, plan);
+  check_derived(fields, plan, version);
   fields.finish();
   return plan;
 }

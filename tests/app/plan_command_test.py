@@ -149,7 +149,7 @@ class Plan(unittest.TestCase):
         self.flashmask("--loads", ",".join(map(str, loads)), "--ranks", "4", "--json", "plan.json")
         with open(os.path.join(self.directory.name, "plan.json")) as file:
             plan = json.load(file)
-        self.assertEqual((plan["version"], plan["bound_by"]), (3, "residue"))
+        self.assertEqual((plan["version"], plan["bound_by"]), (4, "residue"))
         self.assertIn("lower bound", self.flashmask("--verify", "plan.json"))
         self.change("plan.json", residue={"modulus": 77, "rest": 7})
         self.assertIn("WRONG  lower_bound", self.flashmask("--verify", "plan.json", code=1))

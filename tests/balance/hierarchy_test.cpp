@@ -21,21 +21,22 @@ namespace flashmask::balancing {
 namespace {
 
 NeedSets random_needs(Random& random, std::int64_t batch, std::int64_t chunks, std::int64_t weight) {
-  NeedSets need(batch, chunks, weight);
+  NeedRuns need(batch, chunks, chunks);
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t i = 0; i < chunks; ++i) {
-      for (std::int64_t j = 0; j < chunks; ++j) {
-        if (random.below(5) == 0) need.add(b, i, j);
+      for (std::int32_t j = 0; j < chunks; ++j) {
+        if (random.below(5) == 0) need.add(b, i, {j, j + 1});
       }
     }
   }
-  return need;
+  return NeedSets(std::move(need), weight);
 }
 
 TEST(Hierarchy, inbound_counts_after_any_moves_equal_a_fresh_count) {
   Random random(31);
   for (const std::int64_t chunks : {5, 64, 130}) {
-    const NeedSets needs[] = {random_needs(random, 2, chunks, 3), random_needs(random, 1, chunks, 1)};
+    std::vector<NeedSets> needs;
+    for (const std::int64_t batch : {2, 1}) needs.push_back(random_needs(random, batch, chunks, 2 * batch - 1));
     const std::int64_t nodes = 3;
     std::vector<std::int32_t> node_of(static_cast<std::size_t>(chunks));
     for (auto& n : node_of) n = static_cast<std::int32_t>(random.below(3));
@@ -59,21 +60,22 @@ TEST(Hierarchy, inbound_counts_after_any_moves_equal_a_fresh_count) {
 
 /// One interval a chunk, both ends ascending, the chunk inside.
 NeedSets interval_needs(Random& random, std::int64_t chunks, std::int64_t weight) {
-  NeedSets need(1, chunks, weight);
+  NeedRuns need(1, chunks, chunks);
   std::int64_t begin = 0, end = 0;
   for (std::int64_t i = 0; i < chunks; ++i) {
     begin = std::min<std::int64_t>(i, begin + (random.below(4) == 0 ? random.below(9) : 0));
     end = std::min(chunks, std::max<std::int64_t>(i + 1, end + (random.below(4) == 0 ? random.below(9) : 0)));
-    for (std::int64_t j = begin; j < end; ++j) need.add(0, i, j);
+    need.add(0, i, {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)});
   }
-  return need;
+  return NeedSets(std::move(need), weight);
 }
 
 TEST(Hierarchy, exchanges_of_stretches_count_intervals_and_scattered_needs_alike) {
   Random random(32);
   for (const bool scattered : {false, true}) {
     for (const std::int64_t chunks : {3, 64, 65, 200}) {
-      std::vector<NeedSets> needs{interval_needs(random, chunks, 2), interval_needs(random, chunks, 1)};
+      std::vector<NeedSets> needs;
+      for (const std::int64_t weight : {2, 1}) needs.push_back(interval_needs(random, chunks, weight));
       if (scattered) needs.push_back(random_needs(random, 1, chunks, 5));
       const std::int64_t nodes = 3;
       std::vector<std::int32_t> node_of(static_cast<std::size_t>(chunks));
@@ -135,8 +137,9 @@ TEST(Hierarchy, no_assignment_has_less_inbound_than_its_lower_bound) {
   for (int draw = 0; draw < 120; ++draw) {
     const std::int64_t nodes = 2 + draw % 2, ranks = nodes == 2 ? 4 : 3;
     const std::int64_t chunks = ranks + random.below(nodes == 2 ? 5 : 6);
-    const NeedSets needs[] = {draw % 3 == 0 ? random_needs(random, 1, chunks, 2) : interval_needs(random, chunks, 2),
-                              interval_needs(random, chunks, 1)};
+    std::vector<NeedSets> needs;
+    needs.push_back(draw % 3 == 0 ? random_needs(random, 1, chunks, 2) : interval_needs(random, chunks, 2));
+    needs.push_back(interval_needs(random, chunks, 1));
     std::vector<std::int64_t> loads;
     for (std::int64_t c = 0; c < chunks; ++c) loads.push_back(1 + random.below(20));
     const Instance in = make_instance(loads, chunk_counts(chunks, ranks), {});

@@ -164,9 +164,9 @@ TEST(Plan, traffic_counts_crossings_once_per_node_and_forwards_inside) {
   w.nodes = 2;
   w.chunk = 10;
   w.columns = 37;
-  NeedSets need(1, 4, 3);
-  for (int i = 0; i < 4; ++i) need.add(0, i, i), need.add(0, i, 3);
-  w.needs = {need};
+  NeedRuns need(1, 4, 4);
+  for (int i = 0; i < 4; ++i) need.add(0, i, {i, i + 1}), need.add(0, i, {3, 4});
+  w.needs = {NeedSets(need, 3)};
   const Plan plan = balance(w, {.kind = PlanKind::contiguous});
   EXPECT_EQ(plan.record().inbound, (List{3, 0}));
   EXPECT_EQ(plan.record().outbound, (List{0, 3}));
@@ -177,7 +177,7 @@ TEST(Plan, traffic_counts_crossings_once_per_node_and_forwards_inside) {
 
 TEST(Plan, a_record_that_contradicts_itself_is_refused_by_the_field) {
   Workload w = bare({5, 4, 3, 2}, 2);
-  w.needs = {NeedSets(1, 4)};
+  w.needs = {NeedSets(NeedRuns(1, 4, 4))};
   const PlanRecord good = balance(w).record();
   const auto broken = [&](auto&& change) {
     PlanRecord r = good;
@@ -194,7 +194,7 @@ TEST(Plan, a_record_that_contradicts_itself_is_refused_by_the_field) {
   EXPECT_EQ(broken([](PlanRecord& r) { r.nodes = 3; }).rfind("nodes", 0), 0U);
   EXPECT_EQ(broken([](PlanRecord& r) { r.inbound = {1}; }).rfind("inbound", 0), 0U);
   EXPECT_EQ(broken([](PlanRecord& r) { r.traffic.intra_rows = 9; }).rfind("traffic", 0), 0U);
-  EXPECT_EQ(broken([](PlanRecord& r) { r.needs[0].bits.push_back(0); }).rfind("needs[0]", 0), 0U);
+  EXPECT_EQ(broken([](PlanRecord& r) { r.needs[0] = NeedSets(NeedRuns(1, 5, 5)); }).rfind("needs[0]", 0), 0U);
 }
 
 TEST(Workload, what_cannot_be_planned_is_refused_by_name) {

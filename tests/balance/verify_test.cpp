@@ -57,6 +57,16 @@ TEST(Verify, bounds_of_every_kind_are_confirmed) {
   EXPECT_GT(seen[static_cast<std::size_t>(BoundBy::residue)], 0);
 }
 
+/// The last row needs one run less.
+NeedSets without_last_run(const NeedSets& need) {
+  NeedRuns changed(need.batch(), need.chunks(), need.chunks());
+  for (std::int64_t i = 0; i < need.chunks(); ++i) {
+    const auto row = need.row(0, i);
+    for (std::size_t k = 0; k < row.size() - (i + 1 == need.chunks() ? 1 : 0); ++k) changed.add(0, i, row[k]);
+  }
+  return NeedSets(changed, need.weight);
+}
+
 TEST(Verify, every_single_lie_is_found) {
   const ColumnMask mask = family_mask(Family::causal_document_8k, 64 << 10, 5);
   const WeightedMask masks[] = {{&mask, 1}};
@@ -74,7 +84,7 @@ TEST(Verify, every_single_lie_is_found) {
   EXPECT_TRUE(caught([](PlanRecord& r) { r.peak += 1; }));
   EXPECT_TRUE(caught([](PlanRecord& r) { r.lower_bound = r.peak + 1; }));
   EXPECT_TRUE(caught([](PlanRecord& r) { r.proven_optimal = !r.proven_optimal; }));
-  EXPECT_TRUE(caught([](PlanRecord& r) { r.needs[0].bits[5] ^= 4; }));
+  EXPECT_TRUE(caught([](PlanRecord& r) { r.needs[0] = without_last_run(r.needs[0]); }));
   EXPECT_TRUE(caught([](PlanRecord& r) {  // nothing left that speaks of traffic
     r.needs.clear(), r.inbound.clear(), r.outbound.clear();
     r.traffic = {};

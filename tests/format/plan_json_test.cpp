@@ -54,7 +54,7 @@ TEST(PlanJson, a_file_that_lies_is_refused_by_the_field) {
   const Plan plan = example(2);
   const std::string good = plan_json(plan).dump();
   const auto error = [](const std::string& text) { return error_of([&] { parse_plan(text, "p"); }); };
-  EXPECT_TRUE(contains(error(replaced(good, "\"version\": 3", "\"version\": 4")), "version"));
+  EXPECT_TRUE(contains(error(replaced(good, "\"version\": 4", "\"version\": 5")), "version"));
   EXPECT_TRUE(contains(error(replaced(good, "\"kind\": \"hcc_ipo\"", "\"kind\": \"magic\"")), "kind: \"magic\""));
   EXPECT_TRUE(contains(error(replaced(good, "\"ranks\": 4", "\"ranks\": 3")), "loads"));
   EXPECT_TRUE(contains(error(replaced(good, "\"peak\": ", "\"peak\": 1")), "peak"));
@@ -87,7 +87,7 @@ TEST(PlanJson, how_tiles_were_counted_is_kept_and_older_files_know_nothing_of_it
   const auto error = [&](std::string_view from, std::string_view to) {
     return error_of([&] { parse_plan(replaced(good, from, to), "p"); });
   };
-  EXPECT_TRUE(contains(error("\"version\":3", "\"version\":1"), "unknown key \"tile_work\""));
+  EXPECT_TRUE(contains(error("\"version\":4", "\"version\":1"), "unknown key \"tile_work\""));
   EXPECT_TRUE(contains(error("[64,96]", "[64,0]"), "tile_work: tile"));
   EXPECT_TRUE(contains(error("[64,96]", "[64]"), "tile_work: tile"));
   EXPECT_TRUE(contains(error("\"calls\":3", "\"calls\":0"), "tile_work: backward: calls"));
@@ -98,6 +98,24 @@ TEST(PlanJson, how_tiles_were_counted_is_kept_and_older_files_know_nothing_of_it
   EXPECT_TRUE(
       contains(error(",\"backward\":{\"calls\":3,\"partial\":7,\"unmasked\":1099511627776}", ""), "one positive"));
   EXPECT_TRUE(contains(error("\"unit\":\"tiles\"", "\"unit\":\"bare\""), "unit is bare"));
+}
+
+TEST(PlanJson, a_file_before_version_4_carries_the_digest_of_its_time) {
+  const std::string old =
+      R"({"format":"flashmask.plan","version":3,"kind":"hcc_ipo","unit":"tiles","columns":11,"chunk":2,"ranks":3,)"
+      R"("nodes":2,"peak":2160,"lower_bound":2160,"bound_by":"average","proven_optimal":true,"method":"hierarchy",)"
+      R"("epsilon":0.01,"seed":"0000000000000000","assignment":[2,2,0,1,0,1],"loads":[2160,2080,2160],)"
+      R"("inbound_chunks":[2,0],"outbound_chunks":[0,2],"traffic":{"inter_chunks":2,"intra_chunks":5,"inter_rows":4,)"
+      R"("intra_rows":10},"chunk_loads":[1080,1080,1080,1080,1080,1000],"speeds":[],"tile_work":{"tile":[128,128],)"
+      R"("forward":{"calls":1,"partial":1080,"unmasked":1000}},"needs":[{"weight":1,"rows":[[[0,1],[0,2],[0,3],[0,4],)"
+      R"([0,5],[0,6]]]}],"digest":"5f27ef17600292cc"})";
+  const Plan plan = parse_plan(old, "p");
+  EXPECT_NE(plan.digest(), 0x5f27ef17600292ccU);
+  EXPECT_EQ(parse_plan(plan_json(plan).dump(), "p"), plan);
+  EXPECT_TRUE(contains(error_of([&] { parse_plan(replaced(old, "[0,3],", "[1,3],"), "p"); }), "digest"));
+  const std::string text = "digest: \"5f27ef17600292cd\" but the content gives 5f27ef17600292cc";
+  EXPECT_TRUE(contains(error_of([&] { parse_plan(replaced(old, "292cc", "292cd"), "p"); }), text));
+  EXPECT_TRUE(contains(error_of([&] { parse_plan(replaced(old, "\"version\":3", "\"version\":4"), "p"); }), "digest"));
 }
 
 TEST(PlanJson, a_bound_by_residue_names_its_lattice_and_older_files_do_not) {
@@ -120,7 +138,7 @@ TEST(PlanJson, a_bound_by_residue_names_its_lattice_and_older_files_do_not) {
   EXPECT_EQ(parse_plan(old, "p"), unnamed);
   const auto error = [](const std::string& text) { return error_of([&] { parse_plan(text, "p"); }); };
   EXPECT_TRUE(contains(error(replaced(old, "\"version\":2", "\"version\":3")), "residue: missing"));
-  EXPECT_TRUE(contains(error(replaced(good, "\"version\":3", "\"version\":2")), "unknown key \"residue\""));
+  EXPECT_TRUE(contains(error(replaced(good, "\"version\":4", "\"version\":2")), "unknown key \"residue\""));
   EXPECT_TRUE(contains(error(replaced(good, "\"bound_by\":\"residue\"", "\"bound_by\":\"average\"")),
                        "residue: it is what a bound by residue rests on, but bound_by is average"));
   EXPECT_TRUE(contains(error(replaced(good, "\"modulus\":", "\"modulus\":1,\"a\":")), "residue: modulus"));
@@ -195,7 +213,7 @@ TEST(PlanJson, every_error_names_the_file) {
   const std::string good = plan_json(example(2)).dump();
   for (const auto& [from, to] :
        {std::pair{"\"peak\": ", "\"peak\": 1"}, std::pair{"\"ranks\": 4", "\"ranks\": 3"},
-        std::pair{"\"version\": 3", "\"version\": 1e30"}, std::pair{"\"chunk_loads\": [", "\"chunk_loads\": [0.5, "}}) {
+        std::pair{"\"version\": 4", "\"version\": 1e30"}, std::pair{"\"chunk_loads\": [", "\"chunk_loads\": [0.5, "}}) {
     EXPECT_TRUE(contains(error_of([&] { parse_plan(replaced(good, from, to), "dir/p.json"); }), "dir/p.json: ")) << to;
   }
   EXPECT_TRUE(

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "flashmask/needs.hpp"
 #include "flashmask/tile.hpp"
 #include "support/random_mask.hpp"
 
@@ -155,6 +156,7 @@ TEST(Property, chunk_loads_and_need_matrix_equal_the_dense_mask) {
     SCOPED_TRACE(::testing::Message() << "seed " << step << " chunk " << chunk);
     const auto loads = chunk_loads(mask, chunk, options);
     const NeedMatrix needs = NeedMatrix::build(mask, chunk);
+    const NeedRuns runs = NeedRuns::build(mask, chunk);
     ASSERT_EQ(static_cast<int64_t>(loads.size()), (shape.rows + chunk - 1) / chunk);
     for (int64_t i = 0; i < static_cast<int64_t>(loads.size()); ++i) {
       const int64_t r0 = i * chunk;
@@ -171,6 +173,7 @@ TEST(Property, chunk_loads_and_need_matrix_equal_the_dense_mask) {
             }
           }
           EXPECT_EQ(needs.needs(b, i, j), seen) << "batch " << b << " chunks " << i << ',' << j;
+          EXPECT_EQ(runs.needs(b, i, j), seen) << "batch " << b << " chunks " << i << ',' << j;
         }
       }
     }

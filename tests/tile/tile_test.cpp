@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "flashmask/error.hpp"
+#include "flashmask/needs.hpp"
 
 namespace flashmask {
 namespace {
@@ -157,6 +159,52 @@ TEST(NeedMatrix, a_chunk_is_needed_if_any_mask_head_sees_it) {
   EXPECT_TRUE(needs.needs(0, 0, 1));
   EXPECT_FALSE(needs.needs(0, 1, 0));
   EXPECT_FALSE(needs.needs(0, 1, 1));
+}
+
+// As many chunks as a bit a pair would take 512 MB for, one batch row beside another.
+TEST(NeedRuns, documents_need_one_run_a_row_however_many_chunks_there_are) {
+  const std::vector<int32_t> lengths{700'000, 5, 123'456, 64, 200'000, 25'051};
+  const NeedRuns needs = NeedRuns::build(documents(lengths, true), 16);
+  ASSERT_EQ(needs.row_chunks(), 65'536);
+  std::size_t document = 0;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < needs.row_chunks(); ++i) {
+    while (begin + lengths[document] <= 16 * i) begin += lengths[document++];
+    ASSERT_EQ(needs.row(0, i).size(), 1U) << i;
+    ASSERT_EQ(needs.row(0, i)[0], (ChunkRun{static_cast<int32_t>(begin / 16), static_cast<int32_t>(i) + 1})) << i;
+  }
+}
+
+TEST(NeedRuns, rows_and_runs_are_added_in_ascending_order) {
+  NeedRuns needs(2, 3, 9);
+  needs.add(0, 1, {2, 4});
+  needs.add(0, 1, {3, 4});
+  needs.add(0, 1, {4, 5});  // touches what is there
+  needs.add(0, 1, {7, 9});
+  needs.add(1, 0, {0, 9});
+  ASSERT_EQ(needs.row(0, 1).size(), 2U);
+  EXPECT_EQ(needs.row(0, 1)[0], (ChunkRun{2, 5}));
+  EXPECT_EQ(needs.row(0, 1)[1], (ChunkRun{7, 9}));
+  EXPECT_TRUE(needs.row(0, 0).empty());
+  EXPECT_TRUE(needs.row(0, 2).empty());
+  EXPECT_EQ(needs.row(1, 0).size(), 1U);
+  EXPECT_TRUE(needs.row(1, 2).empty());
+  std::string set;
+  for (int64_t j = 0; j < 9; ++j) set += needs.needs(0, 1, j) ? 'x' : '.';
+  EXPECT_EQ(set, "..xxx..xx");
+  const NeedRuns before = needs;
+  EXPECT_THROW(needs.add(0, 2, {0, 1}), Error);
+  EXPECT_THROW(needs.add(1, 3, {0, 1}), Error);
+  EXPECT_THROW(needs.add(2, 0, {0, 1}), Error);
+  EXPECT_THROW(needs.add(1, 1, {4, 4}), Error);
+  EXPECT_THROW(needs.add(1, 1, {-1, 4}), Error);
+  EXPECT_THROW(needs.add(1, 1, {4, 10}), Error);
+  EXPECT_EQ(needs, before);
+  needs.add(1, 1, {4, 5});
+  EXPECT_THROW(needs.add(1, 1, {2, 6}), Error);
+  EXPECT_THROW(needs.add(1, 1, {1, 2}), Error);
+  EXPECT_THROW(NeedRuns(-1, 1, 1), Error);
+  EXPECT_THROW(NeedRuns(1, 1, int64_t{1} << 31), Error);
 }
 
 }  // namespace
