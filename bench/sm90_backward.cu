@@ -282,7 +282,8 @@ void append_variants(const Options& o, const Case& c, const sm90::TileMapView& m
         for (const std::string& front : o.fronts) {
           Variant v = make_variant(o, c, map);
           v.call.shared_front = std::stoi(front);
-          v.call.section_heads = std::stoi(section), v.call.light_percent = std::stoi(light), v.call.parts = std::stoi(parts);
+          v.call.section_heads = std::stoi(section), v.call.light_percent = std::stoi(light),
+          v.call.parts = std::stoi(parts);
           const std::int64_t matrices = std::int64_t{map.batch} * map.heads;
           v.workspace = DeviceBuffer<std::uint8_t>(static_cast<std::int64_t>(
               sm90::backward_pass::workspace_layout(c.shape, matrices, o.deterministic, v.call.parts).bytes));
@@ -309,8 +310,8 @@ void print(const Variant& v, const std::string& mask, const Figures& f) {
       "\"burst_exact_tflops\": %.0f, \"sustained_ms\": %.4f, \"sustained_tflops\": %.0f, \"error_word\": %u, %s}\n",
       mask.c_str(), static_cast<long long>(s.rows), static_cast<long long>(s.head_dim),
       static_cast<long long>(s.query_heads), static_cast<long long>(s.kv_heads), v.call.map.block_n / 128 - 1,
-      v.call.section_heads, v.call.light_percent, v.call.parts, v.call.shared_front, v.call.deterministic ? 1 : 0, f.burst_ms,
-      f.tile_gflop / f.burst_ms, f.exact_gflop / f.burst_ms, f.sustained_ms,
+      v.call.section_heads, v.call.light_percent, v.call.parts, v.call.shared_front, v.call.deterministic ? 1 : 0,
+      f.burst_ms, f.tile_gflop / f.burst_ms, f.exact_gflop / f.burst_ms, f.sustained_ms,
       f.sustained_ms > 0 ? f.tile_gflop / f.sustained_ms : 0,
       sm90::backward_pass::read_error(v.workspace.data(), nullptr), f.errors.c_str());
   std::fflush(stdout);

@@ -99,13 +99,13 @@ void forward(ForwardArguments arguments, DeviceMask& mask, const MaskView& vecto
 
 /// Tile shapes that backward() takes its map in for calls of this shape, the default first. The other one, twice as
 /// wide, is worked on by two multiprocessors that share every tile of Q and dO: masks that are dense at that width
-/// gain, short documents lose. Not for the deterministic mode, and not where grouped heads are few enough to be split
-/// (see backward_workspace_bytes()).
+/// gain (head dims up to 64: little, and only without a border inside it), short documents lose. Not for the
+/// deterministic mode, and not where grouped heads are few enough to be split (see backward_workspace_bytes()).
 std::span<const TileShape> backward_tiles(const AttentionShape& shape, bool deterministic = false);
 /// The default, which every call takes.
 TileShape backward_tile();
 /// The fastest of backward_tiles() for `mask`, from exact counts of the tiles that a map would hold times measured
-/// costs. Milliseconds on the host.
+/// costs: for calls of this shape; others may refuse a map of it. Milliseconds on the host.
 TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& shape, bool deterministic = false);
 
 /// Progress for whoever sends dK and dV on while the backward still runs: counts[chunk] rises with release semantics as
@@ -128,8 +128,9 @@ struct BackwardArguments {
   /// Bitwise equal results from run to run. dQ then has a pass of its own (seven products instead of five).
   bool deterministic = false;
   /// Order in which column blocks of the map are taken, e.g. remote chunks first: a permutation of (mask batch row,
-  /// mask head, column block) as flat indices, in device memory; null: heaviest first. Ignored with a mask head per
-  /// query head.
+  /// mask head, column block) as flat indices, in device memory; null: heaviest first. A permutation whenever it is
+  /// given, though not followed where grouped heads have a mask head per query head, unless their groups are split to
+  /// single heads.
   const std::int32_t* order = nullptr;
   std::optional<ChunkCompletion> completion{};
 };

@@ -1,5 +1,6 @@
 // The backward dealt out otherwise than by default: groups in any number of parts, with and without a shared front, in
-// sections, the light blocks last. Calls of the other tests are small, so that their groups are always split as far as they can be.
+// sections, the light blocks last. Calls of the other tests are small, so that their groups are always split as far as
+// they can be.
 #include <gtest/gtest.h>
 
 #include <algorithm>

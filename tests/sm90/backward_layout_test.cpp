@@ -60,7 +60,7 @@ TEST(BackwardLayout, a_dq_tile_in_fragment_order_is_a_permutation) {
   }
 }
 
-/// Of a pair at head_dim 64: what each CTA loads, sends and computes is one of two halves of the rows.
+/// Of a pair at head_dim 64: each CTA loads one of two halves of the rows, into both.
 TEST(BackwardLayout, half_of_the_rows_of_a_tile_is_a_tile) {
   constexpr BackwardConfig pair{.head_dim = 64, .bf16 = true, .accumulate_dq = true, .paired = true};
   constexpr std::uint32_t rows = pair.share_rows();
@@ -108,6 +108,55 @@ TEST(BackwardLayout, every_work_block_is_dealt_exactly_once_whatever_the_order) 
   }
 }
 
+/// The item number of a place: what work_block() undoes. The `position`th block of the order, `head` among those that
+/// share a list, in 64 bits.
+std::int64_t item_of(std::int64_t blocks, std::int64_t waiting, std::int64_t sharing, std::int64_t section,
+                     std::int64_t position, std::int64_t head) {
+  const bool light = position >= blocks - waiting;
+  const std::int64_t first_block = light ? blocks - waiting : 0;
+  const std::int64_t in_phase = light ? waiting : blocks - waiting;
+  const std::int64_t first_head = head / section * section;
+  const std::int64_t heads = std::min(section, sharing - first_head);
+  return first_block * sharing + in_phase * first_head + (position - first_block) * heads + head - first_head;
+}
+
+TEST(BackwardLayout, calls_of_nearly_2_to_the_31_blocks_are_dealt_in_int32) {
+  Random random(5);
+  std::vector<std::int32_t> order(std::size_t{1} << 20);
+  std::iota(order.rbegin(), order.rend(), 0);
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 65536;  // what validate() lets pass
+  std::int64_t largest = 0;
+  for (int n = 0; n < 400; ++n) {
+    Extents e{};
+    e.kv_heads = e.query_heads = static_cast<std::int32_t>(random.integer(1, 64));
+    e.mask_heads = random.one_in(2) ? 1 : e.kv_heads;
+    e.mask_batch = 1;
+    e.column_blocks = static_cast<std::int32_t>(random.integer(1, (std::int64_t{1} << 20) / e.mask_heads));
+    e.batch = static_cast<std::int32_t>((most - 1) / (std::int64_t{e.kv_heads} * e.column_blocks));
+    const std::int64_t blocks = std::int64_t{e.mask_heads} * e.column_blocks;
+    const std::int64_t kv_sharing = e.kv_heads / e.mask_heads;
+    const std::int64_t sharing = kv_sharing * e.batch;
+    largest = std::max(largest, blocks * sharing);
+    ASSERT_EQ(work_items(e), blocks * sharing) << "draw " << n;
+    ColumnLists lists{};
+    lists.order = order.data() + (order.size() - static_cast<std::size_t>(blocks));  // blocks - 1 to 0
+    lists.section_heads = static_cast<std::int32_t>(std::min(sharing, random.integer(1, 8)));
+    const std::int64_t waiting = blocks * random.integer(0, 50) / 100;
+    for (int place = 0; place < 200; ++place) {
+      const std::int64_t position = place < 2 ? blocks - 1 : random.integer(0, blocks - 1);
+      const std::int64_t head = place < 4 ? sharing - 1 : random.integer(0, sharing - 1);
+      const std::int64_t item = item_of(blocks, waiting, sharing, lists.section_heads, position, head);
+      const WorkBlock w = work_block(e, lists, static_cast<std::int32_t>(waiting), static_cast<std::int32_t>(item));
+      const std::int64_t list = blocks - 1 - position;
+      ASSERT_EQ(std::tuple(w.block, w.batch, w.kv_head),
+                std::tuple(list % e.column_blocks, head / kv_sharing,
+                           list / e.column_blocks * kv_sharing + head % kv_sharing))
+          << "draw " << n << " item " << item << " of " << blocks * sharing;
+    }
+  }
+  EXPECT_GT(largest, most - (std::int64_t{1} << 22));
+}
+
 TEST(BackwardLayout, a_given_order_is_followed_inside_a_section_and_the_light_blocks_come_last) {
   Extents e{};
   e.batch = 2, e.kv_heads = e.query_heads = 2, e.mask_heads = 1, e.mask_batch = 1, e.column_blocks = 4;
@@ -142,6 +191,9 @@ TEST(BackwardLayout, light_blocks_wait_only_where_they_are_lighter_than_the_heav
   EXPECT_EQ(waiting_blocks(e, lists), 0) << "three quarters";
   runs[3].count = 8;
   EXPECT_EQ(waiting_blocks(e, lists), 2);
+  lists.light_blocks = 4;
+  EXPECT_EQ(waiting_blocks(e, lists), 0) << "all of them: the heaviest is not lighter than itself";
+  lists.light_blocks = 2;
   e.mask_heads = e.query_heads = 4;
   EXPECT_EQ(waiting_blocks(e, lists), 0) << "a block has a list a query head: no order";
   e.mask_heads = 1;

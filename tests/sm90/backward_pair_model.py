@@ -5,36 +5,17 @@
 
 Two CTAs with barriers of their own: each loads one half of every tile of Q and dO (of head_dim or of the rows) into
 both, the scheduler of CTA 0 fills the slots of both, and each sends the other one dS for the dQ that is computed there
-(of one half of head_dim, or of every second tile). What goes to the other CTA (arrivals, words, copies) gets there at any time after it was sent, and must not find
-the CTA gone. Every tile has to be the same one in both CTAs. Here are the columns, in their two forms; the other roles
-are in pair_machine.py. What is a role, what is not modelled and what is asked of wrong protocols: see
-backward_protocol_model.py.
+(of one half of head_dim, or of every second tile). What goes to the other CTA (arrivals, words, copies) gets there at
+any time after it was sent, and must not find the CTA gone. Every tile has to be the same one in both CTAs. Here are the
+columns, in their two forms; the other roles are in pair_machine.py, the wrong protocols in pair_faults.py. What is a
+role, what is not modelled and what is asked of wrong protocols: see backward_protocol_model.py.
 """
 import sys
 
 sys.dont_write_bytecode = True
-from pair_machine import (COPY_EARLY, DOUT_OWN, DS_NOT_FREE, DS_OWN, END_OWN, FEW_WORDS, FRONTS,  # noqa: E402
-                          HALF_BYTES, K_EARLY, K_FIRST, K_NOT_FREE, LEAVES, NO_FENCE, NOT_LANDED, NOT_PASSED,
-                          OWN_TWICE, PEER_DS_EARLY, PEER_DS_LANDED, PEER_K_NOT_FREE, Q_EARLY, Q_OWN, SLOT_OWN, SLOT_UNREAD, VALUE_PARITY, WORD_SLOTS, Cta, Form,
-                          Pair)
+import pair_faults as fault  # noqa: E402
+from pair_machine import WORD_SLOTS, Cta, Form, Pair  # noqa: E402
 from protocol_machine import outcome  # noqa: E402
-
-# Wrong protocols of the columns.
-K_LATE = "dS published after the wait for K at a block border"
-SLOT_LATE = "work slot released after the wait for the next tile"
-WRITE_LATE = "dV and dK written after the next block's first product"
-END_PLACE = "the last block written to the end word's place"
-NO_LAST_WRITE = "the last block not written"
-
-# What each form may fall for. Not among them: plain, the other CTA's dS may be released as soon as it has landed, as its
-# next one in the same buffer comes after a copy that this CTA starts later than this product. Overlapped, with two K
-# buffers neither the border nor K's place in the loader's order matters, and with K behind Q and
-# dO, dS could be published as late as after the wait for the tile after the next.
-EITHER = [Q_OWN, DS_OWN, PEER_DS_EARLY, K_EARLY, K_NOT_FREE, PEER_K_NOT_FREE, SLOT_OWN, SLOT_UNREAD, END_OWN, FRONTS,
-          COPY_EARLY, NOT_LANDED, DS_NOT_FREE, NO_FENCE, HALF_BYTES, Q_EARLY, FEW_WORDS, LEAVES]
-PLAIN_WRONG = EITHER + [DOUT_OWN, K_LATE, K_FIRST]
-OVERLAPPED_WRONG = EITHER + [PEER_DS_LANDED, OWN_TWICE, NOT_PASSED, SLOT_LATE, WRITE_LATE, END_PLACE, NO_LAST_WRITE, VALUE_PARITY]
-STALLS = [K_LATE, K_FIRST, END_OWN, SLOT_LATE, OWN_TWICE]  # these are found out by that alone
 
 
 class Plain(Cta):
@@ -61,21 +42,21 @@ class Plain(Cta):
         self.accumulate(group, word)
         yield
         self.end_read(reads)
-        yield from self.release_everywhere(group, "o", word, DOUT_OWN)
+        yield from self.release_everywhere(group, "o", word, fault.DOUT_OWN)
         if word.last:
             self.empty["v"][word.block % self.form.value_stages].arrive(4)
         following = yield from self.next_word(group, word.number + 1)
         self.load_stats(following)
         yield from self.store_ds(group, word)
         if following.first:
-            if self.wrong != K_LATE:
+            if self.wrong != fault.K_LATE:
                 self.publish_ds(group, word)
             yield from self.read_q(group, word, self.q_reads(word))
             yield from self.take_block(group, word.block)
             self.write_block(group, word.block)
             yield from self.wait_key(following)
             reads = self.begin_read(self.scores_reads(following))
-            if self.wrong == K_LATE:
+            if self.wrong == fault.K_LATE:
                 self.publish_ds(group, word)
             yield
             self.end_read(reads)
@@ -91,14 +72,14 @@ class Plain(Cta):
     def read_q(self, group, word, reads, publish=lambda: None):
         """dK of a tile, perhaps with the next one's scores; then the tile's Q is free."""
         reads = self.begin_read(reads)
-        if self.wrong == Q_EARLY:
-            yield from self.release_everywhere(group, "q", word, Q_OWN)
+        if self.wrong == fault.Q_EARLY:
+            yield from self.release_everywhere(group, "q", word, fault.Q_OWN)
         yield
         publish()
         yield
         self.end_read(reads)
-        if self.wrong != Q_EARLY:
-            yield from self.release_everywhere(group, "q", word, Q_OWN)
+        if self.wrong != fault.Q_EARLY:
+            yield from self.release_everywhere(group, "q", word, fault.Q_OWN)
         yield
 
 
@@ -124,22 +105,22 @@ class Overlapped(Cta):
         self.end_read(self.products[group])
         yield
         if previous is not None:
-            yield from self.take_block(group, word.block if self.wrong == END_PLACE else previous.block)
-            if self.wrong != NO_LAST_WRITE:
+            yield from self.take_block(group, word.block if self.wrong == fault.END_PLACE else previous.block)
+            if self.wrong != fault.NO_LAST_WRITE:
                 self.write_block(group, previous.block)
         yield from self.finish(group, number)
 
     def step(self, group, word, previous):
         yield
         complete = word.first and previous is not None  # the block before this one
-        if complete and self.wrong != SLOT_LATE:
+        if complete and self.wrong != fault.SLOT_LATE:
             yield from self.take_block(group, previous.block)
         following = yield from self.next_word(group, word.number + 1)
         self.end_read(self.products[group])
         yield
         if previous is not None:
-            if self.wrong != Q_EARLY:
-                yield from self.release_everywhere(group, "q", previous, Q_OWN)
+            if self.wrong != fault.Q_EARLY:
+                yield from self.release_everywhere(group, "q", previous, fault.Q_OWN)
         if word.last:
             self.empty["v"][word.block % self.form.value_stages].arrive(4)
         yield
@@ -149,9 +130,9 @@ class Overlapped(Cta):
             yield from self.wait_key(following)
         scores = self.begin_read(self.scores_reads(following))
         yield
-        if complete and self.wrong == SLOT_LATE:
+        if complete and self.wrong == fault.SLOT_LATE:
             yield from self.take_block(group, previous.block)
-        if complete and self.wrong != WRITE_LATE:
+        if complete and self.wrong != fault.WRITE_LATE:
             self.write_block(group, previous.block)
         yield
         if following.tile is not None:
@@ -160,10 +141,10 @@ class Overlapped(Cta):
         gradients = [("o0", stage, word.tile), ("o1", stage, word.tile)] + self.q_reads(word)
         self.products[group] = self.begin_read(gradients + self.dp_reads(following))
         self.accumulate(group, word)
-        if complete and self.wrong == WRITE_LATE:
+        if complete and self.wrong == fault.WRITE_LATE:
             self.write_block(group, previous.block)
-        if self.wrong == Q_EARLY:
-            yield from self.release_everywhere(group, "q", word, Q_OWN)
+        if self.wrong == fault.Q_EARLY:
+            yield from self.release_everywhere(group, "q", word, fault.Q_OWN)
         yield
         self.publish_ds(group, word)
         yield
@@ -171,8 +152,8 @@ class Overlapped(Cta):
         return following
 
 
-FORMS = [(Plain, Form("head_dim 128", 3, 2, 1, 1, False), PLAIN_WRONG),
-         (Overlapped, Form("head_dim 64, overlapped", 5, 5, 2, 2, True), OVERLAPPED_WRONG)]
+FORMS = [(Plain, Form("head_dim 128", 3, 2, 1, 1, False), fault.PLAIN),
+         (Overlapped, Form("head_dim 64, overlapped", 5, 5, 2, 2, True), fault.OVERLAPPED)]
 
 
 def main(arguments):
@@ -185,7 +166,7 @@ def main(arguments):
             print(f"pairs, {form.name}, {slots} word slots: {found or f'{schedules} schedules end well'}")
         for wrong in wrongs:
             found = outcome(schedules, lambda seed: Pair(seed, cta, form, wrong))
-            bad |= found is None or (wrong in STALLS and "stall" not in found)
+            bad |= found is None or (wrong in fault.STALLS and "stall" not in found)
             print(f"  {wrong}: {'found out, ' + found if found else 'NOT FOUND OUT'}")
     return 1 if bad else 0
 

@@ -47,6 +47,9 @@ V_EARLY = "V released before dP was read"
 Q_EARLY = "Q released before dK was read"
 DS_EARLY = "dS published before it is stored"
 NO_FENCE = "dS published without the fence"
+DOUT_EARLY = "dO loaded before Q's buffer is free, which stands for dO's"
+END_EARLY = "the end told before its buffer of Q is free"
+END_UNREAD = "the end told to dQ before its buffer of dS is free"
 FEW_WORDS = "one word slot fewer than row stages + 2"
 DS_LATE = "dS published after the wait for the tile after the next"
 SLOT_LATE = "work slot released after the wait for the next tile"
@@ -56,7 +59,8 @@ END_PLACE = "the last block written to the end word's place"
 NO_LAST_WRITE = "the last block not written"
 VALUE_PARITY = "one V buffer's parity with two"
 WRONG = {
-    **dict.fromkeys([K_EARLY, SLOT_EARLY, DS_NOT_FREE, Q_EARLY, DS_EARLY, NO_FENCE, FEW_WORDS, SLOT_UNREAD], FORMS),
+    **dict.fromkeys([K_EARLY, SLOT_EARLY, DS_NOT_FREE, Q_EARLY, DS_EARLY, NO_FENCE, DOUT_EARLY, END_EARLY, END_UNREAD,
+                     FEW_WORDS, SLOT_UNREAD], FORMS),
     V_EARLY: [PLAIN],
     **dict.fromkeys([DS_LATE, SLOT_LATE, WRITE_LATE, END_PLACE, NO_LAST_WRITE, VALUE_PARITY], [OVERLAPPED]),
 }
@@ -67,7 +71,8 @@ class Model(Machine):
         slots = form.row_stages + 1 if wrong == FEW_WORDS else form.word_slots
         super().__init__(random.Random(seed), form.row_stages, form.value_stages, slots)
         self.form, self.wrong = form, wrong
-        sizes = [self.random.choice([1, 1, 2, 3, 4, 7]) for _ in range(self.random.randint(0, 7))]
+        # Among them as many as there are buffers of Q: a loader at the end that has never waited for one.
+        sizes = [self.random.choice([1, 1, 2, 3, 4, 5, 7]) for _ in range(self.random.randint(0, 7))]
         self.blocks = [range(sum(sizes[:n]), sum(sizes[:n + 1])) for n in range(len(sizes))]  # tiles of each
         self.tiles = sum(sizes)
         self.sums = [[], []]  # of each column warpgroup: tiles whose products dV and dK hold, or will when they land
@@ -92,13 +97,16 @@ class Model(Machine):
                 break
             for tile in self.blocks[block]:
                 yield from self.load_tile(tile, block)
-        yield from self.wait_empty("q", self.tiles % rows, self.tiles // rows)
+        if self.wrong != END_EARLY:
+            yield from self.wait_empty("q", self.tiles % rows, self.tiles // rows)
         self.post(Word(self.tiles, None, 0, False, False))
         self.full["q"][self.tiles % rows].arrive()
 
     def load_tile(self, tile, block):
         rows, values = self.form.row_stages, self.form.value_stages
         stage, lap, tiles = tile % rows, tile // rows, self.blocks[block]
+        if self.wrong == DOUT_EARLY:
+            yield from self.copy("o", stage, tile)
         yield from self.wait_empty("q", stage, lap)
         self.check_slot(block)
         self.post(Word(tile, tile, block, tile == tiles[0], tile == tiles[-1]))
@@ -108,7 +116,8 @@ class Model(Machine):
             yield from self.copy("k", block % STAGES, block)
         self.check_slot(block)
         yield from self.copy("q", stage, tile)
-        yield from self.copy("o", stage, tile)
+        if self.wrong != DOUT_EARLY:
+            yield from self.copy("o", stage, tile)
         if tile == tiles[0]:
             yield from self.wait_empty("v", block % values, block // values)
             self.check_slot(block)
@@ -191,7 +200,8 @@ class Model(Machine):
             self.empty["work"][word.block % STAGES].arrive(4)
 
     def finish(self, group, tile):
-        yield from self.wait_empty("ds", tile % STAGES, tile // STAGES)
+        if self.wrong != END_UNREAD:
+            yield from self.wait_empty("ds", tile % STAGES, tile // STAGES)
         self.full["ds"][tile % STAGES].arrive(4)
 
     # columns.cuh

@@ -4,6 +4,7 @@ import random
 from itertools import count
 from typing import NamedTuple, Optional
 
+import pair_faults as fault
 from protocol_machine import IN_FLIGHT, STAGES, STALE, Machine, check, run
 
 WORD_SLOTS = 8
@@ -25,33 +26,6 @@ class Word(NamedTuple):
     first: bool
     last: bool
 
-# Wrong protocols that either form may fall for; the last three only where the CTAs alternate.
-Q_OWN = "Q released to its own CTA only"
-DS_OWN = "dS released by its own CTA only"
-PEER_DS_EARLY = "the other CTA's dS released before it has landed"
-K_EARLY = "K released before the product with the other CTA's"
-K_NOT_FREE = "no wait for a free K buffer"
-PEER_K_NOT_FREE = "the other CTA's K loaded before the wait for its free buffer"
-K_FIRST = "K loaded before Q of its first tile"
-DOUT_OWN = "dO released to its own CTA only"
-SLOT_OWN = "work slots released by the columns of CTA 0 only"
-SLOT_UNREAD = "work slot released before the place was read"
-END_OWN = "the end told to CTA 0 only"
-FRONTS = "each CTA reads the front for itself"
-COPY_EARLY = "dS sent before it is published"
-VALUE_PARITY = "one V buffer's parity with two"
-NOT_LANDED = "no wait for the other CTA's dS"
-DS_NOT_FREE = "no wait for a free dS buffer"
-NO_FENCE = "dS published without the fence"
-HALF_BYTES = "full_q expects the bytes of one half only"
-Q_EARLY = "Q released before dK was read"
-FEW_WORDS = "one word slot fewer than row stages + 2"
-LEAVES = "no cluster barrier at the end"
-PEER_DS_LANDED = "the other CTA's dS released when it has landed"
-OWN_TWICE = "dS of a CTA's own tile released by both"
-NOT_PASSED = "the other CTA's tile released by that one only"
-
-
 class Cta(Machine):
     """Subclasses have the columns: `columns(group)`."""
 
@@ -68,10 +42,10 @@ class Cta(Machine):
         self.sums = [[], []]  # of each column warpgroup: tiles whose products dV and dK hold
         self.written, self.dq_sums, self.left = [], [], False
         # kernel.cuh: what the other CTA reads too, its readers release.
-        for name, wrong in (("q", Q_OWN), ("o", DOUT_OWN), ("work", SLOT_OWN), ("ds", DS_OWN)):
+        for name, wrong in (("q", fault.Q_OWN), ("o", fault.DOUT_OWN), ("work", fault.SLOT_OWN), ("ds", fault.DS_OWN)):
             for stage, barrier in enumerate(self.empty[name]) if wrong != self.wrong else []:
                 own = name == "ds" and form.alternating and stage == rank  # what this CTA does not send
-                if (not own or self.wrong == OWN_TWICE) and (name != "ds" or self.wrong != NOT_PASSED):
+                if (not own or self.wrong == fault.OWN_TWICE) and (name != "ds" or self.wrong != fault.NOT_PASSED):
                     barrier.count = barrier.pending = 2 * barrier.count
 
     @property
@@ -99,12 +73,13 @@ class Cta(Machine):
             check(self.work[block % STAGES] != IN_FLIGHT, "the slot is being filled")
             if self.work[block % STAGES] is None:
                 break
-            front = self.random.randrange(99) if self.wrong == FRONTS else self.work[block % STAGES][1]
+            front = self.random.randrange(99) if self.wrong == fault.FRONTS else self.work[block % STAGES][1]
             tiles = self.pair.sweep(block, front)
             for tile in tiles:
                 yield from self.load_tile(Word(number, tile, block, tile == tiles[0], tile == tiles[-1]))
                 number += 1
-        yield from self.wait_ring(self.wait_empty, "q", self.form.row_stages, number)
+        if self.wrong != fault.END_EARLY:
+            yield from self.wait_ring(self.wait_empty, "q", self.form.row_stages, number)
         self.post(Word(number, None, 0, False, False))
         self.full["q"][number % self.form.row_stages].arrive()
         yield from self.pair.leave((self.rank, "loader"))
@@ -115,26 +90,38 @@ class Cta(Machine):
         yield from wait(name, number % stages, number // stages)
 
     def load_tile(self, word):
-        stage, dout_stage = word.number % self.form.row_stages, word.number % self.form.dout_stages
+        stage = word.number % self.form.row_stages
+        load_statistics = lambda: self.issue("statistics", stage, word.tile, self.full["q"][stage])
+        if self.wrong == fault.STATISTICS_EARLY:
+            load_statistics()
+            yield
+        if self.wrong == fault.DOUT_EARLY:
+            yield from self.load_dout(word)
         yield from self.wait_ring(self.wait_empty, "q", self.form.row_stages, word.number)
         self.check_slot(word.block)
         self.post(word)
-        self.full["q"][stage].arrive(copies=2 if self.wrong == HALF_BYTES else 3)
+        self.full["q"][stage].arrive(copies=2 if self.wrong == fault.HALF_BYTES else 3)
         yield
-        self.issue("statistics", stage, word.tile, self.full["q"][stage])
-        yield
-        if word.first and self.wrong == K_FIRST:
+        if self.wrong != fault.STATISTICS_EARLY:
+            load_statistics()
+            yield
+        if word.first and self.wrong == fault.K_FIRST:
             yield from self.load_key(word.block)
         yield from self.copy_rows("q", stage, word)
-        if self.form.dout_stages != self.form.row_stages:  # or Q's release stands for both
-            yield from self.wait_ring(self.wait_empty, "o", self.form.dout_stages, word.number)
-        self.full["o"][dout_stage].arrive(copies=2)
-        yield
-        yield from self.copy_rows("o", dout_stage, word)
+        if self.wrong != fault.DOUT_EARLY:
+            if self.form.dout_stages != self.form.row_stages:  # or Q's release stands for both
+                yield from self.wait_ring(self.wait_empty, "o", self.form.dout_stages, word.number)
+            yield from self.load_dout(word)
         if word.first:
-            if self.wrong != K_FIRST:
+            if self.wrong != fault.K_FIRST:
                 yield from self.load_key(word.block)
             yield from self.load_value(word.block)
+
+    def load_dout(self, word):
+        stage = word.number % self.form.dout_stages
+        self.full["o"][stage].arrive(copies=2)
+        yield
+        yield from self.copy_rows("o", stage, word)
 
     def copy_rows(self, name, stage, word):
         """This CTA's half, into both."""
@@ -145,11 +132,11 @@ class Cta(Machine):
 
     def load_key(self, block):
         buffer = block % self.form.key_stages
-        for name in ["peer k", "k"] if self.wrong == PEER_K_NOT_FREE else ["k", "peer k"]:
+        for name in ["peer k", "k"] if self.wrong == fault.PEER_K_NOT_FREE else ["k", "peer k"]:
             if name == "k":
-                if self.wrong != K_NOT_FREE:
+                if self.wrong != fault.K_NOT_FREE:
                     yield from self.wait_ring(self.wait_empty, "k", self.form.key_stages, block)
-                self.full["k"][buffer].arrive(copies=2)
+                self.full["k"][buffer].arrive(copies=1 if self.wrong == fault.KEY_BYTES else 2)
                 yield
             self.check_slot(block)
             self.issue(name, buffer, block, self.full["k"][buffer])
@@ -190,7 +177,7 @@ class Cta(Machine):
     def wait_dout(self, word):
         yield from self.wait_ring(self.wait_full, "o", self.form.dout_stages, word.number)
         if word.first:
-            laps = 1 if self.wrong == VALUE_PARITY else self.form.value_stages
+            laps = 1 if self.wrong == fault.VALUE_PARITY else self.form.value_stages
             yield from self.wait_full("v", word.block % self.form.value_stages, word.block // laps)
 
     def accumulate(self, group, word):
@@ -210,7 +197,8 @@ class Cta(Machine):
 
     def finish(self, group, number):
         """Lets the dQ warpgroup and the sender read the end word."""
-        yield from self.wait_empty("ds", number % STAGES, number // STAGES)
+        if self.wrong != fault.END_UNREAD:
+            yield from self.wait_empty("ds", number % STAGES, number // STAGES)
         self.full["ds"][number % STAGES].arrive(4)
         yield from self.pair.leave((self.rank, group))
 
@@ -223,41 +211,41 @@ class Cta(Machine):
 
     def store_ds(self, group, word):
         stage = word.number % STAGES
-        if self.wrong != DS_NOT_FREE:
+        if self.wrong != fault.DS_NOT_FREE:
             yield from self.wait_empty("ds", stage, word.number // STAGES)
         check(("ds", stage) not in self.readers, "dS overwritten while it is read or sent")
         self.ds[stage][group] = ("unfenced", word.tile)
         yield
 
     def publish_ds(self, group, word):
-        if self.wrong != NO_FENCE:
+        if self.wrong != fault.NO_FENCE:
             self.ds[word.number % STAGES][group] = word.tile
         self.full["ds"][word.number % STAGES].arrive(4)
 
     def take_block(self, group, block):
         """Reads where the complete block belongs and frees its slot, of which CTA 0 has the barrier."""
         release = lambda: self.tell(group, self.pair.ctas[0], "work", block % STAGES, 4)
-        heard = self.rank == 0 or self.wrong != SLOT_OWN
-        if heard and self.wrong == SLOT_UNREAD:
+        heard = self.rank == 0 or self.wrong != fault.SLOT_OWN
+        if heard and self.wrong == fault.SLOT_UNREAD:
             release()
             yield
         self.check_slot(block)
         yield
-        if heard and self.wrong != SLOT_UNREAD:
+        if heard and self.wrong != fault.SLOT_UNREAD:
             release()
 
     # exchange.cuh
     def sender(self):
         for number in count():
             stage = number % STAGES
-            if self.wrong == COPY_EARLY and number < self.pair.tiles:
+            if self.wrong == fault.COPY_EARLY and number < self.pair.tiles:
                 self.send_ds(stage)
                 yield
             yield from self.wait_full("ds", stage, number // STAGES)
             yield
             if self.read_word("sender", number).tile is None:
                 break
-            if self.wrong != COPY_EARLY:
+            if self.wrong != fault.COPY_EARLY:
                 self.send_ds(stage)
                 yield
         yield from self.pair.leave((self.rank, "sender"))
@@ -296,23 +284,25 @@ class Cta(Machine):
     def add_pair(self, word, stage):
         buffer = word.block % self.form.key_stages
         if self.form.alternating and stage != self.rank:  # the other CTA's tile
-            if self.wrong != NOT_PASSED:
+            if self.wrong != fault.NOT_PASSED:
                 self.empty["ds"][stage].arrive(4)
-            if word.last:
+            if word.last and self.wrong != fault.K_KEPT:
                 self.empty["k"][buffer].arrive(4)
             return
         check(self.ds[stage] == [word.tile] * 2, "dS is not that of the tile, or not visible yet")
         reads = self.begin_read([("k", buffer, word.block)])
         self.readers.append(("ds", stage))
-        if self.wrong == PEER_DS_EARLY:
+        if self.wrong == fault.OWN_DS_EARLY:
+            self.empty["ds"][stage].arrive(4)
+        if self.wrong == fault.PEER_DS_EARLY:
             self.tell("dq", self.other, "ds", stage, 4)
         yield
-        if self.wrong != NOT_LANDED:
+        if self.wrong != fault.NOT_LANDED:
             yield from self.wait_full("landed", stage, word.number // STAGES)
-        if word.last and self.wrong == K_EARLY:
+        if word.last and self.wrong == fault.K_EARLY:
             self.empty["k"][buffer].arrive(4)
             yield
-        if self.wrong == PEER_DS_LANDED:
+        if self.wrong == fault.PEER_DS_LANDED:
             self.tell("dq", self.other, "ds", stage, 4)
         reads += self.begin_read([("peer k", buffer, word.block),
                                   ("peer ds", stage % len(self.data["peer ds"]), word.tile)])
@@ -320,11 +310,12 @@ class Cta(Machine):
         self.end_read(reads)
         self.readers.remove(("ds", stage))
         check(self.ds[stage] == [word.tile] * 2, "dS changed while it was read")
-        if self.wrong not in (DS_OWN, PEER_DS_EARLY, PEER_DS_LANDED):
+        if self.wrong not in (fault.DS_OWN, fault.PEER_DS_EARLY, fault.PEER_DS_LANDED):
             self.tell("dq", self.other, "ds", stage, 4)
         yield
-        self.empty["ds"][stage].arrive(4)
-        if word.last and self.wrong != K_EARLY:
+        if self.wrong != fault.OWN_DS_EARLY:
+            self.empty["ds"][stage].arrive(4)
+        if word.last and self.wrong != fault.K_EARLY:
             self.empty["k"][buffer].arrive(4)
         for _ in range(4):  # the reductions
             yield
@@ -336,10 +327,11 @@ class Pair:
 
     def __init__(self, seed, cta, form, wrong=None, word_slots=WORD_SLOTS):
         self.random, self.wrong, self.flying, self.form = random.Random(seed), wrong, [], form
-        sizes = [self.random.choice([1, 1, 2, 3, 4, 7]) for _ in range(self.random.randint(0, 7))]
+        # Among them as many as there are buffers of Q: a loader at the end that has never waited for one.
+        sizes = [self.random.choice([1, 1, 2, 3, 4, 5, 7]) for _ in range(self.random.randint(0, 7))]
         self.blocks = [range(sum(sizes[:n]), sum(sizes[:n + 1])) for n in range(len(sizes))]  # tiles of each
         self.tiles = sum(sizes)
-        slots = form.row_stages + 1 if wrong == FEW_WORDS else word_slots
+        slots = form.row_stages + 1 if wrong == fault.FEW_WORDS else word_slots
         self.ctas = [cta(self, rank, slots) for rank in range(2)]
         self.undelivered, self.inside = {}, []
 
@@ -361,12 +353,12 @@ class Pair:
     def leave(self, role):
         """The cluster barrier at the end of kernel.cuh: releases what the thread has sent, waits for all others."""
         yield
-        if self.wrong != LEAVES:
+        if self.wrong != fault.LEAVES:
             waiting = object()
             while self.undelivered.get(role, 0) != 0:
                 yield waiting
         self.inside.remove(role)
-        if self.wrong != LEAVES:
+        if self.wrong != fault.LEAVES:
             waiting = object()
             while self.inside:
                 yield waiting
@@ -379,7 +371,7 @@ class Pair:
             slot = drawn % STAGES
             yield from self.ctas[0].wait_empty("work", slot, drawn // STAGES)
             work = (drawn, self.random.randrange(99)) if drawn < len(self.blocks) else None
-            for cta in self.ctas[:1] if self.wrong == END_OWN and work is None else self.ctas:
+            for cta in self.ctas[:1] if self.wrong == fault.END_OWN and work is None else self.ctas:
                 cta.work[slot] = IN_FLIGHT
                 self.send((0, "scheduler"), cta, lambda cta=cta, slot=slot, work=work: cta.fill(slot, work))
                 yield
@@ -388,13 +380,15 @@ class Pair:
     def check_schedule(self):
         roles = {(0, "scheduler"): self.scheduler()}
         for cta in self.ctas:
-            roles |= {(cta.rank, "loader"): cta.loader(), (cta.rank, "sender"): cta.sender(), (cta.rank, "dq"): cta.dq(),
-                      (cta.rank, 0): cta.columns(0), (cta.rank, 1): cta.columns(1)}
+            roles |= {(cta.rank, "loader"): cta.loader(), (cta.rank, "sender"): cta.sender(),
+                      (cta.rank, "dq"): cta.dq(), (cta.rank, 0): cta.columns(0), (cta.rank, 1): cta.columns(1)}
         self.inside = list(roles)
         run(self.random, roles, self.flying)
         check(not self.flying, "something is under way after the end")
         for cta in self.ctas:
             check(len(cta.written) == len(set(cta.written)) == 2 * len(self.blocks), "a block is missing")
-        sums = [self.ctas[0].dq_sums + self.ctas[1].dq_sums] if self.form.alternating else [c.dq_sums for c in self.ctas]
+        sums = [cta.dq_sums for cta in self.ctas]
+        if self.form.alternating:
+            sums = [sums[0] + sums[1]]
         for tiles in sums:
             check(sorted(tiles) == list(range(self.tiles)), "dQ is the sum over", *tiles)

@@ -37,12 +37,12 @@ struct BackwardCall {
 
 /// Where the parts of the workspace lie; offsets in bytes, each 256-byte aligned.
 ///
-///   counters   16 bytes: work counter, error word
+///   counters   16 bytes: work counter, error word, how many blocks wait
 ///   front      4 bytes a batch row and KV head (part of one, where groups are split); absent in deterministic mode
 ///   stats      512 bytes a row tile of 64 rows and query head: -LSE / scale and -rowsum(dO * O), float32
-///   intervals  16 bytes a column (of whole blocks of 128) and mask head
+///   intervals  16 bytes a column (rounded up to 256) of every mask head of every batch row of the mask
 ///   dq_sum     float32 dQ, rows rounded up to 64 and head_dim to 64 or 128; absent in deterministic mode
-///   part_sums  float32 dV and dK, columns rounded up to 128, of every part; absent where groups are not split
+///   part_sums  float32 dV and dK, columns rounded up to 256, of every part; absent where groups are not split
 struct WorkspaceLayout {
   std::size_t counters, front, stats, intervals, dq_sum, part_sums, bytes;
 };
