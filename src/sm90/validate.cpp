@@ -54,7 +54,7 @@ void check_map(const TileMapView* map, const AttentionShape& s, std::span<const 
   core::check(map != nullptr, "map is null; build a DeviceMask with {} and pass its view()", source);
   const TileShape tile{map->block_m, map->block_n};
   core::check(std::find(tiles.begin(), tiles.end(), tile) != tiles.end(),
-              "the tile map has tiles of {}x{}, head_dim {} takes {}x{}{}; build it with {}", tile.block_m,
+              "the tile map has tiles of {}x{}, this call (head_dim {}) takes {}x{}{}; build it with {}", tile.block_m,
               tile.block_n, s.head_dim, tiles.front().block_m, tiles.front().block_n,
               tiles.size() > 1 ? " and others" : "", source);
   core::check(map->packed_heads == packed_heads_of(tile), "the tile map packs {} query heads into {} rows; expected {}",

@@ -306,7 +306,9 @@ TEST(Validate, tiles_of_a_pair_are_for_calls_that_take_them) {
   using A = BackwardArguments;
   using M = TileMapView;
   // Not where groups are split (here), nor deterministic.
-  expect_refused<A>(good, "tiles of 64x256", [](A&, M& m) { m.block_n = 256, m.column_blocks = 1; });
+  expect_refused<A>(good,
+                    "tiles of 64x256, this call (head_dim 128) takes 64x128; build it with one of backward_tiles(",
+                    [](A&, M& m) { m.block_n = 256, m.column_blocks = 1; });
   A pairs = good;
   TileMapView wide = map_of({64, 256});
   pairs.map = &wide, pairs.shape.kv_heads = 4;
