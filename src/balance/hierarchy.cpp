@@ -17,12 +17,15 @@ namespace {
 constexpr std::int64_t kMostPerNode = 65'535;  // NodeTraffic counts in 16 bits
 // Pair exchanges inside one node: 400 gave the same plans and a third more time, in rounds of trades that failed.
 constexpr std::int64_t kNodeSteps = 50;
+constexpr std::int64_t kTradedNodeSteps = 16;  // after a trade, when the next one follows: the same traffic
 // With few nodes several short searches from the start find less traffic than one long one (five on 2 nodes: 8% less);
 // with many nodes one long search does.
 constexpr std::int64_t kStarts = 10;  // over the number of nodes
 // Searches of the full effort over this, one after the other: by the clock from a short one on, by steps the full one.
 constexpr std::array<std::int64_t, 1> kBySteps = {1};
 constexpr std::array<std::int64_t, 3> kByClock = {16, 4, 1};
+constexpr std::int64_t kDear = 16;         // trades that add more than one part in so many are walked over again
+constexpr std::int64_t kLittle = 32;       // less than one part in so many is hardly a gain
 constexpr std::int64_t kShareOfRanks = 8;  // an eighth of the allowance is left to stage 3
 constexpr std::int64_t kFewNodes = 16;     // counted to know what counting takes
 constexpr std::int64_t kCounts = 3;        // of the traffic of every node, before a search moves anything
@@ -91,21 +94,27 @@ class Hierarchy {
         const std::uint64_t seed = solve_.seed + kSeedStride * static_cast<std::uint64_t>(i);
         NodeTraffic traffic(needs_, options_.nodes, search_nodes(in_, needs_, limits, typical, seed, budget));
         if (budget.cut_short()) return best;  // what a hot search holds is no plan yet
-        for (std::int64_t n = 0; n < options_.nodes; ++n) solve_node(n, traffic);
+        for (std::int64_t n = 0; n < options_.nodes; ++n) solve_node(n, traffic, kNodeSteps);
         State found(in_, rank_of_);
+        const std::int64_t untraded = traffic.worst();
         trade(traffic, found);
         if (found.peak(in_) > target) continue;
         filled = true;
-        offer(std::move(found), traffic.worst());
+        if (traffic.worst() > untraded + untraded / kDear) {
+          Budget polish(moves() / 4 / starts / part, solve_.deadline);
+          State cheaper = walk(found, 0, polish);
+          const std::int64_t worst = worst_inbound(cheaper);
+          offer(std::move(cheaper), worst);
+        } else {
+          offer(std::move(found), traffic.worst());
+        }
         if (best.worst == 0) return best;
       }
-      if (best.worst < typical) continue;
+      if (best.worst < typical - typical / kLittle) continue;
       if (!time_left()) return best;
-      // Nodes that can be filled and have no less traffic leave little to find: mostly one long document.
-      Budget budget((filled ? moves() / 2 : 2 * moves()) / part, solve_.deadline);
-      std::vector<std::int32_t> node_of;
-      for (std::int64_t r = 0; r < in_.ranks(); ++r) node_of.push_back(static_cast<std::int32_t>(node_of_rank(r)));
-      State walked = walk_nodes(in_, needs_, options_.nodes, node_of, flat, target, solve_.seed, budget);
+      // Nodes that can be filled and have hardly less traffic leave little to find: mostly one long document.
+      Budget budget((filled ? moves() / 2 : moves() * 3 / 2) / part, solve_.deadline);
+      State walked = walk(flat, kHotWalk, budget);
       const std::int64_t worst = worst_inbound(walked);
       offer(std::move(walked), worst);
     }
@@ -128,6 +137,12 @@ class Hierarchy {
     const bool only_intervals = NodeTraffic(needs_, few, in_turn).only_intervals();
     return (only_intervals ? 1 : options_.nodes / few) * (before - solve_.deadline->left());
   }
+  /// From a state within the target to one with less traffic.
+  [[nodiscard]] State walk(const State& start, std::int64_t heat, Budget& budget) const {
+    std::vector<std::int32_t> node_of;
+    for (std::int64_t r = 0; r < in_.ranks(); ++r) node_of.push_back(static_cast<std::int32_t>(node_of_rank(r)));
+    return walk_nodes(in_, needs_, options_.nodes, node_of, start, target_, heat, solve_.seed, budget);
+  }
   /// What the nodes hold when their ranks are to stay within `aim` on average.
   [[nodiscard]] NodeLimits limits_within(std::int64_t aim) const {
     NodeLimits limits;
@@ -145,10 +160,10 @@ class Hierarchy {
     }
     return limits;
   }
-  [[nodiscard]] std::int64_t moves() const { return options_.steps > 0 ? options_.steps : 40'000 + 112 * in_.chunks(); }
+  [[nodiscard]] std::int64_t moves() const { return options_.steps > 0 ? options_.steps : 40'000 + 142 * in_.chunks(); }
 
   /// Stage 3: IPO among the ranks of one node over the chunks it was given, until all are within the target.
-  void solve_node(std::int64_t n, const NodeTraffic& traffic) {
+  void solve_node(std::int64_t n, const NodeTraffic& traffic, std::int64_t steps) {
     const std::vector<std::int64_t>& ranks = ranks_of_[static_cast<std::size_t>(n)];
     std::vector<std::int32_t> chunks, counts;
     std::vector<std::int64_t> loads, speeds;
@@ -170,7 +185,7 @@ class Hierarchy {
       State other = bldm(part);
       if (other.peak(part) < state.peak(part)) state = std::move(other);
     }
-    if (state.peak(part) > target) state = descend(part, std::move(state), target, kNodeSteps);
+    if (state.peak(part) > target) state = descend(part, std::move(state), target, steps);
     const std::vector<std::int32_t> inside = state.rank_of();
     for (std::size_t i = 0; i < chunks.size(); ++i) {
       rank_of_[static_cast<std::size_t>(chunks[i])] =
@@ -215,32 +230,37 @@ class Hierarchy {
   /// lowers the load above the target.
   void trade(NodeTraffic& traffic, State& state) {
     Budget budget(std::max(kTradeSteps, kTradeStepsOfRank * in_.ranks()), solve_.deadline);
+    TradeMemo memo(in_.ranks());
     while (!budget.over()) {
       const std::vector<std::int64_t> hot = hot_ranks(state);
       if (hot.empty()) return;
       Trade found;
       for (const int count : {1, 2}) {
         for (std::size_t i = 0; i < hot.size() && found.count == 0; ++i) {
-          found = best_trade(in_, state, hot[i], target_, count, traffic, budget);
+          found = best_trade(in_, state, hot[i], target_, count, memo, traffic, budget);
         }
       }
       if (found.count == 0) break;
       const std::int32_t a = traffic.node_of(found.mine[0]);
       apply(found, traffic);
+      for (const std::int32_t chunk : {found.mine[0], found.theirs[0]}) {
+        memo.change(rank_of_[static_cast<std::size_t>(chunk)]);
+      }
       for (std::size_t i = 0; i < static_cast<std::size_t>(found.count); ++i) {
         std::swap(rank_of_[static_cast<std::size_t>(found.mine[i])],
                   rank_of_[static_cast<std::size_t>(found.theirs[i])]);
       }
       state = State(in_, rank_of_);
       if (excess(state, a) == 0) continue;
-      solve_node(a, traffic);
+      solve_node(a, traffic, kTradedNodeSteps);
       State solved(in_, rank_of_);
       if (excess(solved, a) < excess(state, a)) {
         state = std::move(solved);
+        for (const std::int64_t r : ranks_of_[static_cast<std::size_t>(a)]) memo.change(r);
       } else {
         rank_of_ = state.rank_of();
       }
-      budget.take(kNodeSteps);
+      budget.take(kTradedNodeSteps);
     }
   }
 

@@ -98,9 +98,10 @@ class NodeSearch {
   }
 
   /// Load beyond the capacity, in about sixteenths of an average chunk.
-  [[nodiscard]] std::int64_t overload(std::size_t n, std::int64_t more = 0) const {
-    const std::int64_t over = loads_[n] + more - limits_.capacities[n];
-    return over <= 0 ? 0 : 1 + ((over - 1) >> unit_shift_);
+  [[nodiscard]] std::int64_t overload(std::size_t n) const { return units(loads_[n] - limits_.capacities[n]); }
+  /// Rounded up; without a branch, as which way it went could not be foretold.
+  [[nodiscard]] std::int64_t units(std::int64_t over) const {
+    return (std::max<std::int64_t>(over, 0) + (std::int64_t{1} << unit_shift_) - 1) >> unit_shift_;
   }
   /// Chunks too heavy to share a rank in twos, threes or fours, beyond those that the node's ranks can hold apart.
   [[nodiscard]] std::int64_t crowding(std::size_t n, const Levels& more = {}, int sign = 1) const {
@@ -158,14 +159,18 @@ class NodeSearch {
     if (b == a) return 0;
     // Of a few stretches of b, the one whose load fits best: most others would only be refused.
     const std::int64_t before_over = overload(a) + overload(b);
+    const std::int64_t over_a = loads_[a] - limits_.capacities[a], over_b = loads_[b] - limits_.capacities[b];
+    const std::vector<std::int32_t>& members = members_[b];
     std::size_t y = 0, length = 0;
+    const std::uint64_t where = random_.next();
+    std::uint64_t other = where;
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (int i = 0; i < kCandidates; ++i) {
-      const std::uint64_t other = random_.next();
-      const std::size_t member = choose(other >> 32, members_[b].size());
-      const auto [candidate, n] = cut(static_cast<std::size_t>(members_[b][member]), longest, other);
+      const std::size_t member = choose(other >> 32, members.size());
+      other *= kOther;
+      const auto [candidate, n] = cut(static_cast<std::size_t>(members[member]), longest, where);
       const std::int64_t gain = prefix_[x + n] - prefix_[x] - prefix_[candidate + n] + prefix_[candidate];
-      const std::int64_t over = overload(a, -gain) + overload(b, gain);
+      const std::int64_t over = units(over_a - gain) + units(over_b + gain);
       if (over < least) least = over, y = candidate, length = n;
     }
     const Change moved = change(x, y, length);

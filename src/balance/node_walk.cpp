@@ -8,14 +8,14 @@ namespace {
 
 constexpr std::int64_t kReach = 64;                // partners are that near in the order of loads: others seldom fit
 constexpr int kPartners = 12;                      // looked at for one swap
-constexpr std::int64_t kHot = 16;                  // thresholds start at so many times a quarter of the worst inbound
 constexpr int kAttempts = 16;                      // between two looks at the schedule
 constexpr std::int64_t kLargestTraffic = 1 << 14;  // its square and the thresholds stay far from 64 bits
 
 class NodeWalk {
  public:
   NodeWalk(const Instance& in, std::span<const NeedSets> needs, std::int64_t nodes,
-           std::span<const std::int32_t> node_of_rank, const State& start, std::int64_t target, std::uint64_t seed)
+           std::span<const std::int32_t> node_of_rank, const State& start, std::int64_t target, std::int64_t heat,
+           std::uint64_t seed)
       : in_(in),
         traffic_(needs, nodes, nodes_of(start, node_of_rank)),
         state_(start),
@@ -23,6 +23,7 @@ class NodeWalk {
         slot_(rank_of_.size()),
         place_(rank_of_.size()),
         random_(seed),
+        heat_(heat),
         best_(start),
         least_(traffic_.worst()) {
     for (std::size_t s = 0; s < state_.slots.size(); ++s)
@@ -40,7 +41,7 @@ class NodeWalk {
         traffic_.only_intervals() ? 1 : 3;  // counted masks pay for the swap and for taking it back
     while (budget.left() > 0) {
       const std::int64_t left = (budget.left() << 10) / total;
-      threshold_ = kHot * scale_ * left / 1024 * left / 1024;
+      threshold_ = heat_ * scale_ * left / 1024 * left / 1024;
       for (int i = 0; i < kAttempts; ++i) attempt();
       if (!budget.take(kAttempts * work)) break;
     }
@@ -139,6 +140,7 @@ class NodeWalk {
   std::vector<std::int32_t> rank_of_, slot_, place_;  // of a chunk; its place in the order of loads
   std::vector<std::int64_t> room_;                    // of a rank: load below the target
   Random random_;
+  std::int64_t heat_;
   State best_;
   std::int64_t least_ = 0, scale_ = 1, threshold_ = 0, accepted_ = 0;
   int shift_ = 0;  // traffic is counted in units of 2^shift
@@ -147,9 +149,9 @@ class NodeWalk {
 }  // namespace
 
 State walk_nodes(const Instance& in, std::span<const NeedSets> needs, std::int64_t nodes,
-                 std::span<const std::int32_t> node_of_rank, const State& start, std::int64_t target,
+                 std::span<const std::int32_t> node_of_rank, const State& start, std::int64_t target, std::int64_t heat,
                  std::uint64_t seed, Budget& budget) {
-  return NodeWalk(in, needs, nodes, node_of_rank, start, target, seed).run(budget);
+  return NodeWalk(in, needs, nodes, node_of_rank, start, target, heat, seed).run(budget);
 }
 
 }  // namespace flashmask::balancing

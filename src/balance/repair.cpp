@@ -49,7 +49,7 @@ void apply(const Trade& trade, NodeTraffic& traffic) {
 }
 
 Trade best_trade(const Instance& in, const State& state, std::int64_t hot, std::int64_t target, int count,
-                 NodeTraffic& traffic, Budget& budget) {
+                 TradeMemo& memo, NodeTraffic& traffic, Budget& budget) {
   const auto excess = [&](std::int64_t rank, std::int64_t more) {
     return std::max<std::int64_t>(0, state.loads[static_cast<std::size_t>(rank)] + more - in.capacity(rank, target));
   };
@@ -61,6 +61,7 @@ Trade best_trade(const Instance& in, const State& state, std::int64_t hot, std::
   Int128 best_price = 0;
   std::int64_t best_gain = 0;
   for (std::int64_t other = 0; other < in.ranks(); ++other) {
+    if (!memo.open(hot, other, count)) continue;
     const std::vector<Handful> theirs = handfuls(in, state.rank(other), count);
     if (theirs.empty() || traffic.node_of(theirs[0].chunks[0]) == own_node) continue;
     if (!budget.take(1 + static_cast<std::int64_t>(mine.size() * theirs.size()) / kCheap)) return best;
@@ -81,6 +82,7 @@ Trade best_trade(const Instance& in, const State& state, std::int64_t hot, std::
       }
     }
   }
+  if (best.count == 0) memo.fail(hot, count);
   return best;
 }
 
