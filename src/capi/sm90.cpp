@@ -60,10 +60,8 @@ flashmask_status flashmask_sm90_backward_tile(int32_t* block_m, int32_t* block_n
 flashmask_status flashmask_sm90_choose_backward_tile(const flashmask_mask* mask, flashmask_attention_shape shape,
                                                      int32_t deterministic, int32_t* block_m, int32_t* block_n) {
   return guarded([&] {
-    const flashmask::TileShape tile =
-        sm90::choose_backward_tile(required(mask, "mask").value, shape_of(shape), deterministic != 0);
-    required(block_m, "block_m") = tile.block_m;
-    required(block_n, "block_n") = tile.block_n;
+    const TileOut out(block_m, block_n);
+    out.set(sm90::choose_backward_tile(required(mask, "mask").value, shape_of(shape), deterministic != 0));
   });
 }
 

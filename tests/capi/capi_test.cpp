@@ -275,10 +275,13 @@ TEST(CApiSm90, tiles_and_workspaces_are_told_without_a_device) {
   expect_refusal(flashmask_sm90_choose_forward_tile(nullptr, {1, 8192, 8192, 64, 8, 128}, &block_m, &block_n),
                  FLASHMASK_INVALID_ARGUMENT, "mask");
   ASSERT_EQ(flashmask_sm90_choose_backward_tile(mask.get, {1, 8192, 8192, 16, 16, 64}, 0, &block_m, &block_n),
-            FLASHMASK_OK)
-      << flashmask_last_error();
+            FLASHMASK_OK);
   EXPECT_EQ(block_m, 64);
   EXPECT_EQ(block_n, 128);
+  MaskHandle full;
+  ASSERT_EQ(flashmask_mask_build("full", &options, &full.get), FLASHMASK_OK);
+  flashmask_sm90_choose_backward_tile(full.get, {1, 8192, 8192, 16, 16, 64}, 0, &block_m, &block_n);
+  EXPECT_EQ(block_n, 256);
   expect_refusal(flashmask_sm90_choose_backward_tile(nullptr, {1, 8192, 8192, 16, 16, 64}, 0, &block_m, &block_n),
                  FLASHMASK_INVALID_ARGUMENT, "mask");
   std::size_t bytes = 0;
@@ -299,6 +302,8 @@ TEST(CApiSm90, out_parameters_stay_where_the_call_fails) {
   const auto options = options_for(64);
   ASSERT_EQ(flashmask_mask_build("causal", &options, &mask.get), FLASHMASK_OK);
   expect_refusal(flashmask_sm90_choose_forward_tile(mask.get, {1, 64, 64, 8, 1, 128}, &one, nullptr),
+                 FLASHMASK_INVALID_ARGUMENT, "block_n");
+  expect_refusal(flashmask_sm90_choose_backward_tile(mask.get, {1, 64, 64, 8, 1, 128}, 0, &one, nullptr),
                  FLASHMASK_INVALID_ARGUMENT, "block_n");
   EXPECT_EQ(one, -1);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "flashmask/mask.hpp"
+#include "sm90/backward/dealing.hpp"
 #include "sm90/backward/dq_fragment.hpp"
 #include "sm90/backward/shared_memory.hpp"
 #include "sm90/backward/split.hpp"
@@ -108,6 +109,20 @@ TEST(BackwardLayout, every_work_block_is_dealt_exactly_once_whatever_the_order) 
   }
 }
 
+Extents random_extents(Random& random) {
+  Extents e{};
+  e.batch = static_cast<std::int32_t>(random.integer(1, 2));
+  e.kv_heads = static_cast<std::int32_t>(random.integer(1, 3));
+  const std::int32_t groups[] = {1, 2, 4, 6};
+  e.query_heads = e.kv_heads * groups[random.integer(0, 3)];
+  const std::int32_t mask_heads[] = {1, e.kv_heads, e.query_heads};
+  e.mask_heads = mask_heads[random.integer(0, 2)];
+  e.mask_batch = random.one_in(2) ? 1 : e.batch;
+  e.row_tiles = static_cast<std::int32_t>(random.integer(1, 12));
+  e.column_blocks = static_cast<std::int32_t>(random.integer(1, 4));
+  return e;
+}
+
 /// The item number of a place: what work_block() undoes. The `position`th block of the order, `head` among those that
 /// share a list, in 64 bits.
 std::int64_t item_of(std::int64_t blocks, std::int64_t waiting, std::int64_t sharing, std::int64_t section,
@@ -155,6 +170,30 @@ TEST(BackwardLayout, calls_of_nearly_2_to_the_31_blocks_are_dealt_in_int32) {
     }
   }
   EXPECT_GT(largest, most - (std::int64_t{1} << 22));
+}
+
+TEST(BackwardLayout, no_section_has_more_heads_than_share_a_list_and_calls_without_rows_are_dealt_too) {
+  const Extents many{.batch = 64,
+                     .rows = 32768,
+                     .columns = 32768,
+                     .query_heads = 64,
+                     .kv_heads = 64,
+                     .head_dim = 8,
+                     .mask_batch = 64,
+                     .mask_heads = 64,
+                     .row_tiles = 512,
+                     .column_blocks = 256};
+  EXPECT_EQ(given_dealing(many).section_heads, 1);  // 4,096 sections of a list: 2^20 blocks times 4,096 heads is 2^32
+  EXPECT_EQ(default_dealing(many, 132).section_heads, 1);
+  Random random(6);
+  for (int n = 0; n < 2000; ++n) {
+    Extents e = random_extents(random);
+    e.rows = static_cast<std::int32_t>(random.one_in(3) ? 0 : random.integer(1, 200000)), e.head_dim = 128;
+    e.column_blocks = static_cast<std::int32_t>(random.integer(0, 4000));
+    const Dealing dealing = default_dealing(e, 132);
+    ASSERT_TRUE(dealing.section_heads >= 1 && dealing.section_heads <= std::max(1, sharing_heads(e)))
+        << "draw " << n << ": " << dealing.section_heads;
+  }
 }
 
 TEST(BackwardLayout, a_given_order_is_followed_inside_a_section_and_the_light_blocks_come_last) {
@@ -232,20 +271,6 @@ struct RandomLists {
   }
   [[nodiscard]] ColumnLists view() const { return {runs.data(), begin.data(), count.data(), nullptr, 1, 1}; }
 };
-
-Extents random_extents(Random& random) {
-  Extents e{};
-  e.batch = static_cast<std::int32_t>(random.integer(1, 2));
-  e.kv_heads = static_cast<std::int32_t>(random.integer(1, 3));
-  const std::int32_t groups[] = {1, 2, 4, 6};
-  e.query_heads = e.kv_heads * groups[random.integer(0, 3)];
-  const std::int32_t mask_heads[] = {1, e.kv_heads, e.query_heads};
-  e.mask_heads = mask_heads[random.integer(0, 2)];
-  e.mask_batch = random.one_in(2) ? 1 : e.batch;
-  e.row_tiles = static_cast<std::int32_t>(random.integer(1, 12));
-  e.column_blocks = static_cast<std::int32_t>(random.integer(1, 4));
-  return e;
-}
 
 TEST(BackwardLayout, a_sweep_visits_every_tile_once_from_any_front_on) {
   Random random(3);

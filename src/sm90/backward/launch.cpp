@@ -5,6 +5,7 @@
 #include "core/check.hpp"
 #include "sm90/backward/config.hpp"
 #include "sm90/backward/convert.cuh"
+#include "sm90/backward/dealing.hpp"
 #include "sm90/backward/instances.hpp"
 #include "sm90/backward/prepare.cuh"
 #include "sm90/backward/shared_memory.hpp"
@@ -65,11 +66,6 @@ LaunchRows* row_kernel_of(std::int32_t head_dim, bool bf16) {
   return bf16 ? launch_rows_d64_bf16 : launch_rows_d64_f16;
 }
 
-/// Bytes of Q, dO and float32 dQ of a row of one head.
-std::int64_t bytes_a_row(std::int32_t head_dim) {
-  return std::int64_t{8} * head_dim;
-}
-
 std::int32_t multiprocessors() {
   int device = 0;
   int count = 0;
@@ -105,27 +101,6 @@ bool shares_front(const BackwardCall& call) {
   if (call.deterministic || call.shared_front < 0) return false;
   const AttentionShape& s = call.shape;
   return call.shared_front > 0 || s.rows * (s.query_heads / s.kv_heads) * bytes_a_row(tile_head_dim(s)) > cache_bytes;
-}
-
-/// How work_block() deals out the column blocks.
-struct Dealing {
-  std::int32_t section_heads, light_percent;
-};
-
-/// By the blocks there are a multiprocessor. Many: sections of few heads, whose Q, dO and float32 dQ the L2 cache keeps
-/// (four rather than two: share_question 5% faster), and a quarter of the blocks, if lighter, after the others (causal
-/// 2% faster than with half of them). Fewer, as with split groups: larger sections and a third of the blocks, as a
-/// heavy block weighs more in the end (64:8 at 8192: full 8%, causal 5%, causal_document 11% faster than heaviest first
-/// over all heads). Few: that is what is done, as the last heavy block decides.
-Dealing default_dealing(const Extents& e, std::int32_t workers) {
-  constexpr std::int64_t section_bytes = std::int64_t{64} << 20;
-  const std::int64_t heads = std::int64_t{e.batch} * e.kv_heads;
-  const std::int64_t blocks = heads * e.column_blocks;
-  if (blocks < std::int64_t{12} * workers) return {static_cast<std::int32_t>(heads), 0};
-  if (blocks < std::int64_t{16} * workers) return {static_cast<std::int32_t>(std::min<std::int64_t>(8, heads)), 35};
-  const std::int64_t bytes_a_head = e.rows * e.group() * bytes_a_row(e.head_dim);
-  const std::int64_t kept = std::clamp<std::int64_t>(section_bytes / bytes_a_head, 1, std::min<std::int64_t>(4, heads));
-  return {static_cast<std::int32_t>(kept), 25};
 }
 
 RowTensors row_tensors(const BackwardCall& call, void* workspace, const WorkspaceLayout& layout) {
@@ -182,16 +157,16 @@ MainParameters main_parameters(const BackwardCall& call, const Extents& e, std::
   const AttentionShape& s = call.shape;
   MainParameters p{};
   p.extents = e;
-  // A caller's order is kept over all heads.
-  const Dealing dealing = call.order != nullptr ? Dealing{e.batch * e.kv_heads, 0} : default_dealing(e, workers);
+  const Dealing dealing = call.order != nullptr ? given_dealing(e) : default_dealing(e, workers);
   const std::int64_t blocks = std::int64_t{e.mask_batch} * e.mask_heads * e.column_blocks;
   const std::int32_t light_percent = call.light_percent >= 0 ? call.light_percent : dealing.light_percent;
-  p.lists = {.runs = call.map.column_runs,
-             .begin = call.map.column_run_begin,
-             .count = call.map.column_run_count,
-             .order = call.order != nullptr ? call.order : call.map.column_order,
-             .section_heads = call.section_heads > 0 ? call.section_heads : dealing.section_heads,
-             .light_blocks = static_cast<std::int32_t>(blocks * light_percent / 100)};
+  p.lists = {
+      .runs = call.map.column_runs,
+      .begin = call.map.column_run_begin,
+      .count = call.map.column_run_count,
+      .order = call.order != nullptr ? call.order : call.map.column_order,
+      .section_heads = call.section_heads > 0 ? std::min(call.section_heads, sharing_heads(e)) : dealing.section_heads,
+      .light_blocks = static_cast<std::int32_t>(blocks * light_percent / 100)};
   p.parts = e.kv_heads / static_cast<std::int32_t>(s.kv_heads);
   if (p.parts > 1) {
     p.part_sums = at<float>(workspace, layout.part_sums);
