@@ -323,9 +323,11 @@ TEST(Validate, tiles_of_a_pair_are_for_calls_that_take_them) {
 
 TEST(BackwardTiles, dense_masks_take_pairs_and_short_documents_do_not) {
   const AttentionShape calls{4, 8192, 8192, 16, 16, 128};
+  std::int64_t length = 128;  // of a document
   const auto chosen = [&](const char* name, const AttentionShape& s, bool deterministic = false) {
     masks::BuilderOptions options;
-    options.rows = s.rows, options.documents = masks::documents_of(std::vector<std::int64_t>(64, 128));
+    const auto documents = static_cast<std::size_t>(s.rows / length);
+    options.rows = s.rows, options.documents = masks::documents_of(std::vector<std::int64_t>(documents, length));
     return choose_backward_tile(masks::build(name, options), s, deterministic).block_n;
   };
   for (const char* name : {"full", "causal"}) EXPECT_EQ(chosen(name, calls), 256) << name;
@@ -334,6 +336,11 @@ TEST(BackwardTiles, dense_masks_take_pairs_and_short_documents_do_not) {
   const AttentionShape narrow{4, 8192, 8192, 16, 16, 64};  // gains less
   EXPECT_EQ(chosen("full", narrow), 256);
   EXPECT_EQ(chosen("causal", narrow), 128);
+  for (const std::int64_t each : {256, 1024, 4096}) {  // a block of a pair takes as long as two thirds of a tile more
+    length = each;
+    EXPECT_EQ(chosen("document", narrow), each < 4096 ? 128 : 256) << each;
+    EXPECT_EQ(chosen("document", calls), 256) << each;
+  }
   EXPECT_EQ(chosen("full", {1, 8192, 8192, 64, 1, 128}), 128);  // 64 blocks: groups are split
   EXPECT_EQ(chosen("full", {16, 8192, 8192, 64, 2, 128}), 256);
   EXPECT_THROW(choose_backward_tile(masks::full({1, 1, 100, 100}), {1, 101, 100, 8, 8, 128}), Error);

@@ -22,10 +22,13 @@ bool splits_groups(const AttentionShape& s) {
   return backward_pass::parts_of(blocks, static_cast<std::int32_t>(s.query_heads / s.kv_heads)) > 1;
 }
 
-/// Time that a CTA of a pair takes for a row of a tile, in thousandths of a single CTA's; a block costs both the same
-/// (docs/backward.md, "Pairs").
-std::int64_t pair_row_cost(std::int64_t head_dim) {
-  return head_dim > 64 ? 925 : 993;
+/// What a CTA of a pair takes beside a single one (docs/backward.md, "Pairs"): time for a row of a tile, in
+/// thousandths, and for a block of 128 columns, in rows more.
+struct PairCost {
+  std::int64_t row_thousandths, block_rows_more;
+};
+PairCost pair_cost(std::int64_t head_dim) {
+  return head_dim > 64 ? PairCost{925, 0} : PairCost{987, 42};
 }
 
 /// Rows that the CTAs of all blocks of `tile` visit.
@@ -53,8 +56,11 @@ TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& sha
   const std::span<const TileShape> choices = backward_tiles(shape, deterministic);
   check_mask_shape("the mask", mask.shape(), shape);
   if (choices.size() == 1) return choices.front();
-  const bool pair =
-      visited_rows(mask, choices[1]) * pair_row_cost(shape.head_dim) < visited_rows(mask, choices[0]) * 1000;
+  const PairCost cost = pair_cost(shape.head_dim);
+  const std::int64_t blocks =
+      mask.shape().batch * mask.shape().heads * ((shape.columns + block_columns - 1) / block_columns);
+  const bool pair = visited_rows(mask, choices[1]) * cost.row_thousandths + 1000 * cost.block_rows_more * blocks <
+                    visited_rows(mask, choices[0]) * 1000;
   return choices[pair ? 1 : 0];
 }
 
