@@ -29,12 +29,6 @@ std::optional<std::int64_t> integer(std::string_view text) {
   return value;
 }
 
-/// The same without leading zeros, which the parser of options would take for octal digits.
-std::optional<std::int64_t> decimal(std::string_view text) {
-  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
-  return digits.size() > 1 && digits.starts_with('0') ? std::nullopt : integer(text);
-}
-
 /// Whether two names mean one file, also through links and before it exists. A device (/dev/null) takes any number.
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code failed;
@@ -44,6 +38,19 @@ bool same_file(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> decimal(std::string_view text) {
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  return digits.starts_with('0') && text != "0" ? std::nullopt : integer(text);
+}
+
+std::string read_given(std::string_view option, const std::string& file) {
+  try {
+    return format::read_file(file);
+  } catch (const Error& error) {
+    core::fail(error.code(), "{} {}", option, error.what());
+  }
+}
 
 bool given(const CLI::App& command, const std::string& option) {
   const CLI::Option* found = command.get_option_no_throw(option);
@@ -170,7 +177,7 @@ std::vector<std::int64_t> whole_numbers(std::string_view option, std::string_vie
                                         std::int64_t high, std::string_view advice) {
   std::vector<std::int64_t> numbers;
   for (const std::string& entry : entries(option, text)) {
-    const auto number = integer(entry);
+    const auto number = decimal(entry);
     if (!number || *number < low || *number > high) {
       const auto most = static_cast<std::uint64_t>(high);  // a large one is known by its power of two
       const bool power = most >= std::uint64_t{1} << 40 && std::has_single_bit(most);

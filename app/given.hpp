@@ -48,6 +48,10 @@ CLI::Validator one_of_kinds();
 CLI::Option* add_pair(CLI::App& command, const std::string& name, std::optional<std::array<std::int64_t, 2>>& pair,
                       const std::string& form, const std::string& description);
 
+/// A decimal integer, all of `text`, without leading zeros (others take those for octal digits) and without -0.
+std::optional<std::int64_t> decimal(std::string_view text);
+/// The content of a file that an option names; an Error names both.
+std::string read_given(std::string_view option, const std::string& file);
 /// "a,b,c" as its entries; throws invalid_argument naming `option` and the position of an empty one.
 std::vector<std::string> entries(std::string_view option, std::string_view text);
 /// The same as whole numbers in [low, high]; throws naming position and text of what is none, with `advice` behind it.

@@ -102,7 +102,10 @@ std::string unexpected(const CLI::App& parser) {
     if (apart < least) least = apart, nearest = known->get_name();
   }
   return fmt::format("{}: {} has no such option{}", option, name,
-                     nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+                     option == "--plan" && name == "flashmask plan"
+                         ? "; how to plan is --kind, and a plan file is read by --verify"
+                     : nearest.empty() ? ""
+                                       : fmt::format("; did you mean {}?", nearest));
 }
 
 int run(int argc, char** argv) {

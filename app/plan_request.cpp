@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -22,19 +21,11 @@ using core::check;
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-/// A decimal integer, all of `text`.
-std::optional<std::int64_t> integer(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 /// "MxN".
 TileShape parse_tile(const std::string& text) {
   const std::size_t cross = text.find('x');
-  const auto m = integer(text.substr(0, cross));
-  const auto n = cross == std::string::npos ? std::nullopt : integer(text.substr(cross + 1));
+  const auto m = decimal(text.substr(0, cross));
+  const auto n = cross == std::string::npos ? std::nullopt : decimal(text.substr(cross + 1));
   check(m && n && *m >= 1 && *n >= 1 && *m <= 65536 && *n <= 65536,
         "--tile {}: expected ROWSxCOLUMNS with both in [1, 65536], e.g. 128x128", text);
   return {static_cast<std::int32_t>(*m), static_cast<std::int32_t>(*n)};
@@ -165,7 +156,7 @@ PlanMasks plan_masks(const PlanRequest& request) {
   MaskRequest one = request.mask;
   for (const std::string& layer : entries("--layers", request.layers)) {
     const std::size_t colon = layer.rfind(':');
-    const auto count = colon == std::string::npos ? std::optional<std::int64_t>(1) : integer(layer.substr(colon + 1));
+    const auto count = colon == std::string::npos ? std::optional<std::int64_t>(1) : decimal(layer.substr(colon + 1));
     check(count && *count >= 1 && *count <= kMostLayers,
           "--layers {}: entry {}, {}: the count behind the colon must be a whole number from 1 to {}, e.g. causal:12",
           request.layers, out.weights.size() + 1, layer, kMostLayers);
@@ -190,7 +181,7 @@ WorkloadOptions workload_options(const PlanRequest& request, const PlanMasks& ma
   options.unit = request.unit == "cells" ? WorkUnit::cells : WorkUnit::tiles;
   options.tile_shape = parse_tile(request.tile);
   if (!request.calibration.empty()) {
-    options.costs = format::parse_calibration(format::read_file(request.calibration), request.calibration);
+    options.costs = format::parse_calibration(read_given("--calibration", request.calibration), request.calibration);
   }
   if (!request.costs.empty()) {
     const auto costs = whole_numbers("--costs", request.costs, 0, kMost);

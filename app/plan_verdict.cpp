@@ -120,7 +120,7 @@ WorkloadOptions recount_options(const PlanRequest& request, const PlanMasks& mas
 
 int verify_plan_file(PlanRequest request, const std::string& file, const std::string& json) {
   check_not_over(file, "--verify", {"--json", json});
-  const Plan plan = format::parse_plan(format::read_file(file), file);
+  const Plan plan = format::parse_plan(read_given("--verify", file), file);
   check_verify_alone(request, file, plan);
   request.chunk = plan.chunk();
   if (plan.record().unit == WorkUnit::cells) request.unit = "cells";

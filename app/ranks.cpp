@@ -165,7 +165,7 @@ void check_chunk_loads(const std::string& file, const Plan& plan, const ColumnMa
 /// certificate would speak of another job.
 Plan read_plan(const RanksOptions& options, const ColumnMask& mask) {
   const std::int64_t columns = mask.shape().columns;
-  Plan plan = format::parse_plan(format::read_file(options.plan), options.plan);
+  Plan plan = format::parse_plan(read_given("--plan", options.plan), options.plan);
   check(plan.ranks() == options.ranks && plan.nodes() == options.nodes,
         "--plan {}: it is for {} ranks on {} nodes; run with --ranks {} --nodes {}", options.plan, plan.ranks(),
         plan.nodes(), plan.ranks(), plan.nodes());

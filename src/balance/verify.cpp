@@ -42,7 +42,10 @@ class Verifier {
     WideList loads(r_.chunk_loads.size(), 0);
     for (std::size_t m = 0; m < masks.size(); ++m) {
       const ColumnMask& mask = *masks[m].mask;
-      if (mask.shape().columns != r_.columns) return find("mask {} has {} columns", m, mask.shape().columns);
+      if (mask.shape().columns != r_.columns) {
+        return find("mask {} has {} columns and the plan deals {} tokens: name the mask that the plan was made for", m,
+                    mask.shape().columns, r_.columns);
+      }
       if (mask.shape().rows != r_.columns) {
         return find("mask {} has {} rows and {} columns: a plan is one of a square mask", m, mask.shape().rows,
                     r_.columns);

@@ -51,6 +51,7 @@ class BadInput(unittest.TestCase):
         (["run", "--rank", "2"], "--rank: flashmask run has no such option; did you mean --ranks?"),
         (["plan", "--loads", "1,2", "--rank=2"], "--rank: flashmask plan has no such option; did you mean --ranks?"),
         (["bench", "balance", "--tabel", "ablation"], "--tabel: flashmask bench balance has no such option; did you mean --table?"),
+        (["plan", "--loads", "1,2", "--plan", "lpt"], "--plan: flashmask plan has no such option; how to plan is --kind, and a plan file is read by --verify"),
         (["plan", "--frobnicate", "3"], "--frobnicate: flashmask plan has no such option"),
         (["plan", "3", "4"], "3 4: flashmask plan has no use for it"),
         (["run", "--rows", "0"], "--rows 0 with workload histogram, the default where neither --mask nor --workload is given: expected 1 to"),
