@@ -54,11 +54,11 @@ std::string ranks_text(const RankEngine& engine) {
   sheet.add("plan",
             fmt::format("{}: {} chunks of {} rows on {} ranks, {} node(s), digest {:016x}", to_string(plan.kind()),
                         plan.chunks(), plan.chunk(), plan.ranks(), plan.nodes(), plan.digest()));
-  sheet.add("balance",
-            fmt::format("peak / average {:.4f}; peak {}, lower bound {}: {}", plan.imbalance(), grouped(plan.peak()),
-                        grouped(plan.lower_bound()),
-                        plan.proven_optimal() ? "proven optimal"
-                                              : fmt::format("at most {} above the optimum", percent_up(plan.gap(), 2))));
+  sheet.add("balance", fmt::format("peak / average {:.4f}; peak {}, lower bound {}: {}", plan.imbalance(),
+                                   grouped(plan.peak()), grouped(plan.lower_bound()),
+                                   plan.proven_optimal()
+                                       ? "proven optimal"
+                                       : fmt::format("at most {} above the optimum", percent_up(plan.gap(), 2))));
   Table table({"rank", "node", "rows", "load", "needed", "pruned", "sent inside", "needed", "sent between", "needed",
                "MiB held"});
   for (std::size_t r = 0; r < engine.reports().size(); ++r) {

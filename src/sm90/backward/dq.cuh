@@ -103,8 +103,8 @@ struct QueryGradient {
     }
   }
 
-  /// Paired: this CTA's half of head_dim, or every second tile, over the columns of both, with the other CTA's dS, which
-  /// that one sends as soon as it is stored.
+  /// Paired: this CTA's half of head_dim, or every second tile, over the columns of both, with the other CTA's dS,
+  /// which that one sends as soon as it is stored.
   __device__ __forceinline__ void add_pair(std::uint32_t tile, std::uint32_t flags, std::uint32_t key,
                                            std::int32_t dq_tile) {
     const std::uint32_t stage = tile % Memory::stages;
