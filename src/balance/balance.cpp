@@ -1,4 +1,5 @@
 // The entry: workload in, checked plan out.
+#include <algorithm>
 #include <utility>
 
 #include "balance/bounds.hpp"
@@ -103,7 +104,10 @@ Plan balance(const Workload& workload, const BalanceOptions& options) {
       workload.loads, balancing::chunk_counts(workload.chunks(), workload.ranks), std::move(speeds));
   if (in.chunks() > 0) {
     std::optional<balancing::Deadline> deadline;
-    if (options.time_budget) deadline.emplace(start + *options.time_budget - time_to_finish(record));
+    if (options.time_budget) {  // the clock has a last moment, and the longest budgets reach beyond it
+      const Clock::duration budget = std::min<Clock::duration>(*options.time_budget, Clock::time_point::max() - start);
+      deadline.emplace(start + budget - time_to_finish(record));
+    }
     const Found found = search(workload, in, rank_at, options, deadline);
     record.method = found.method;
     record.assignment.assign(found.rank_of.begin(), found.rank_of.end());

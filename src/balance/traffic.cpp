@@ -1,15 +1,19 @@
 #include "balance/traffic.hpp"
 
 #include <algorithm>
+#include <limits>
 
+#include "balance/instance.hpp"
 #include "balance/run_union.hpp"
+#include "core/check.hpp"
 
 namespace flashmask::balancing {
 namespace {
 
-/// Chunks and their token rows.
+/// Chunks and their token rows; of a file's layers and lengths the latter may leave int64.
 struct Units {
-  std::int64_t chunks = 0, rows = 0;
+  std::int64_t chunks = 0;
+  Int128 rows = 0;
   Units operator-(const Units& o) const { return {chunks - o.chunks, rows - o.rows}; }
   Units& operator+=(const Units& o) {
     chunks += o.chunks;
@@ -23,7 +27,7 @@ struct Axis {
   std::int64_t chunks, columns, chunk;
 
   [[nodiscard]] Units units(std::int64_t count, bool with_last) const {
-    return {count, count * chunk - (with_last ? chunks * chunk - columns : 0)};
+    return {count, Int128{count} * chunk - (with_last ? Int128{chunks} * chunk - columns : 0)};
   }
   [[nodiscard]] Units units(std::span<const ChunkRun> runs) const {
     std::int64_t count = 0;
@@ -81,6 +85,7 @@ TrafficReport count_traffic(std::span<const NeedSets> needs, std::span<const std
   const Axis axis{static_cast<std::int64_t>(rank_of.size()), columns, chunk};
   const std::vector<Owner> owners = owners_of(rank_of, ranks, nodes);
   RunUnion of_rank(axis.chunks), of_node(axis.chunks);
+  Int128 inter_rows = 0, intra_rows = 0;
   std::vector<std::int64_t> steps(rank_of.size() + 1, 0);  // nodes that begin or cease to need a chunk
   for (const NeedSets& need : needs) {
     Units deliveries, crossings;
@@ -110,10 +115,15 @@ TrafficReport count_traffic(std::span<const NeedSets> needs, std::span<const std
       }
     }
     report.traffic.inter_chunks += need.weight * crossings.chunks;
-    report.traffic.inter_rows += need.weight * crossings.rows;
+    inter_rows += need.weight * crossings.rows;
     report.traffic.intra_chunks += need.weight * (deliveries.chunks - crossings.chunks);
-    report.traffic.intra_rows += need.weight * (deliveries.rows - crossings.rows);
+    intra_rows += need.weight * (deliveries.rows - crossings.rows);
   }
+  constexpr std::int64_t kMostRows = std::numeric_limits<std::int64_t>::max();
+  core::check(inter_rows <= kMostRows && intra_rows <= kMostRows,
+              "the traffic is 2^63 rows or more; use smaller weights or shorter chunks");
+  report.traffic.inter_rows = static_cast<std::int64_t>(inter_rows);
+  report.traffic.intra_rows = static_cast<std::int64_t>(intra_rows);
   std::int64_t needing = 0;
   for (std::size_t c = 0; c < rank_of.size(); ++c) {
     needing += steps[c];
@@ -135,7 +145,7 @@ std::vector<std::int64_t> key_rows(const PlanRecord& record) {
       for (std::int64_t b = 0; b < need.batch(); ++b) {
         wanted.clear();
         for (const std::size_t c : owner.chunks) wanted.add(need.row(b, static_cast<std::int64_t>(c)));
-        rows += axis.units(wanted.merged()).rows;
+        rows += static_cast<std::int64_t>(axis.units(wanted.merged()).rows);
       }
       std::int64_t& held = most[static_cast<std::size_t>(record.assignment[owner.chunks.front()])];
       held = std::max(held, rows);

@@ -15,8 +15,9 @@ namespace {
 using core::check;
 using core::fail;
 
-constexpr std::int64_t kVersion = 4;        // 1 had no tile_work, 2 no residue, 3 another digest
-constexpr std::int64_t kDigestVersion = 4;  // the first whose digest takes need sets as runs
+constexpr std::int64_t kVersion = 4;                        // 1 had no tile_work, 2 no residue, 3 another digest
+constexpr std::int64_t kDigestVersion = 4;                  // the first whose digest takes need sets as runs
+constexpr std::int64_t kMostWords = std::int64_t{1} << 30;  // of need sets in an older digest; 8 GiB, then held as bits
 constexpr std::int64_t kCalibrationVersion = 1;
 constexpr std::int64_t kMostCost = 1'000'000'000;  // of a tile, in thousandths
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -208,6 +209,15 @@ std::uint64_t digest_of(const Plan& plan, std::int64_t version) {
   return version < kDigestVersion ? balancing::plan_digest_before_4(plan.record()) : plan.digest();
 }
 
+/// An older digest takes a time that is quadratic in the chunks, and a short file may claim millions of them.
+void check_digest_size(const Plan& plan, std::int64_t version, const std::string& path) {
+  std::int64_t rows = 0;
+  for (const NeedSets& need : plan.record().needs) rows += need.batch() * need.chunks();
+  if (version >= kDigestVersion || rows <= kMostWords / (plan.chunks() / 64 + 1)) return;
+  fail(ErrorCode::io, "{}: need sets of {} rows of {} chunks are too large for a file of version {}; plan again", path,
+       rows, plan.chunks(), version);
+}
+
 /// Members that follow from the rest: refused when they say something else.
 void check_derived(Fields& fields, const Plan& plan, std::int64_t version) {
   for (const auto& [key, expected] : {std::pair{"imbalance", plan.imbalance()}, std::pair{"gap", plan.gap()}}) {
@@ -219,6 +229,7 @@ void check_derived(Fields& fields, const Plan& plan, std::int64_t version) {
     }
   }
   const std::optional<std::string> digest = fields.optional_string("digest");
+  if (digest) check_digest_size(plan, version, fields.path_of("digest"));
   if (digest && hexadecimal(*digest, fields.path_of("digest")) != digest_of(plan, version)) {
     fail(ErrorCode::io, "{}: {} but the content gives {:016x}", fields.path_of("digest"), printable(*digest),
          digest_of(plan, version));

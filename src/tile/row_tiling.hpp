@@ -7,7 +7,7 @@
 namespace flashmask::tile {
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
+  return a / b + (a % b != 0 ? 1 : 0);  // a + b may be beyond int64
 }
 
 /// Tiles of [0, rows). A tile map is the case of one chunk; planning tiles restart at each chunk's first row.

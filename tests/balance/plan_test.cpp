@@ -175,6 +175,19 @@ TEST(Plan, traffic_counts_crossings_once_per_node_and_forwards_inside) {
   EXPECT_EQ(plan.bytes(2, 4, 2).intra, 42 * 2 * 2 * 4 * 2);
 }
 
+TEST(Plan, traffic_of_2_to_the_63_rows_is_refused) {
+  constexpr std::int64_t kChunks = 128;  // each needs all: 128 * 127 deliveries of 2^30 rows
+  Workload w = bare(List(kChunks, 1), kChunks);
+  w.chunk = std::int64_t{1} << 30;
+  w.columns = kChunks * w.chunk;
+  NeedRuns need(1, kChunks, kChunks);
+  for (std::int64_t i = 0; i < kChunks; ++i) need.add(0, i, {0, kChunks});
+  w.needs = {NeedSets(need, 500'000)};
+  EXPECT_EQ(balance(w).traffic().intra_rows, kChunks * (kChunks - 1) * w.chunk * 500'000);
+  w.needs[0].weight = kMostLayers;
+  EXPECT_EQ(error_of([&] { balance(w); }).rfind("the traffic is 2^63 rows or more", 0), 0U);
+}
+
 TEST(Plan, a_record_that_contradicts_itself_is_refused_by_the_field) {
   Workload w = bare({5, 4, 3, 2}, 2);
   w.needs = {NeedSets(NeedRuns(1, 4, 4))};

@@ -354,6 +354,15 @@ TEST(Search, with_many_ranks_what_ends_far_above_the_bound_is_searched_longer) {
   }
 }
 
+TEST(Search, the_longest_time_budget_is_as_good_as_none) {
+  Workload w;
+  w.loads = uniform_loads(1024, 10'000, 3);
+  w.ranks = 128;
+  const Plan plan = balance(w, {.time_budget = std::chrono::nanoseconds::max()});
+  EXPECT_EQ(plan, balance(w));
+  EXPECT_TRUE(plan.proven_optimal());
+}
+
 TEST(Search, a_time_budget_ends_the_search_at_the_largest_size) {
   Workload w;
   w.loads = uniform_loads(65'536, 1'000'000, 9);

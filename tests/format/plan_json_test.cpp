@@ -118,6 +118,24 @@ TEST(PlanJson, a_file_before_version_4_carries_the_digest_of_its_time) {
   EXPECT_TRUE(contains(error_of([&] { parse_plan(replaced(old, "\"version\":3", "\"version\":4"), "p"); }), "digest"));
 }
 
+// A digest of that time walks over a bit a pair of chunks: 2 MB of text took 4 s here, 30 MB a quarter of an hour.
+TEST(PlanJson, a_file_before_version_4_has_no_more_chunks_than_could_be_held_then) {
+  constexpr int kChunks = 1 << 18;
+  const auto list = [](const char* element) {
+    std::string text = element;
+    for (int i = 1; i < kChunks; ++i) (text += ',') += element;
+    return "[" + text + "]";
+  };
+  const std::string huge =
+      R"({"format":"flashmask.plan","version":3,"kind":"contiguous","unit":"cells","columns":262144,"chunk":1,)"
+      R"("ranks":1,"nodes":1,"peak":0,"lower_bound":0,"bound_by":"average","proven_optimal":true,"method":"layout",)"
+      R"("epsilon":0,"seed":"0000000000000000","loads":[0],"inbound_chunks":[0],"outbound_chunks":[0],"speeds":[],)"
+      R"("traffic":{"inter_chunks":0,"intra_chunks":0,"inter_rows":0,"intra_rows":0},"digest":"0000000000000000",)"
+      "\"assignment\":" +
+      list("0") + ",\"chunk_loads\":" + list("0") + ",\"needs\":[{\"weight\":1,\"rows\":[" + list("[]") + "]}]}";
+  EXPECT_TRUE(contains(error_of([&] { parse_plan(huge, "p"); }), "too large for a file of version 3"));
+}
+
 TEST(PlanJson, a_bound_by_residue_names_its_lattice_and_older_files_do_not) {
   flashmask::Workload w;
   w.ranks = 4;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -146,6 +147,15 @@ TEST(NeedMatrix, causal_needs_the_lower_triangle_and_ragged_tails_count) {
     EXPECT_EQ(needs.row(0, i)[0], (std::uint64_t{2} << i) - 1);
   }
   EXPECT_THROW(NeedMatrix::build(causal(8, 8), 0), Error);
+}
+
+TEST(NeedMatrix, a_chunk_of_any_length_beyond_the_rows_is_the_only_one) {
+  for (const int64_t chunk : {int64_t{91}, int64_t{1} << 62, std::numeric_limits<int64_t>::max()}) {
+    const NeedMatrix needs = NeedMatrix::build(causal(91, 91), chunk);
+    ASSERT_EQ(needs.row_chunks(), 1) << chunk;
+    EXPECT_TRUE(needs.needs(0, 0, 0)) << chunk;
+    EXPECT_EQ(chunk_loads(causal(91, 91), chunk, {.unit = LoadUnit::cells}), std::vector<int64_t>{91 * 46}) << chunk;
+  }
 }
 
 TEST(NeedMatrix, a_chunk_is_needed_if_any_mask_head_sees_it) {
