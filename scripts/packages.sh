@@ -3,14 +3,14 @@
 
 flashmask_require() {
   local missing=()
+  if ! command -v dpkg-query >/dev/null; then
+    echo "Not a Debian system: the build needs the equivalents of $*" >&2  # and names what it does not find
+    return 0
+  fi
   for package in "$@"; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
   done
   [ ${#missing[@]} -eq 0 ] && return 0
-  if ! command -v apt-get >/dev/null; then
-    echo "Please install the equivalents of these Debian packages and run this again: ${missing[*]}" >&2
-    return 1
-  fi
   local sudo=()
   if [ "$(id -u)" -ne 0 ]; then
     if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
