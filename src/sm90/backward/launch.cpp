@@ -12,15 +12,14 @@
 #include "sm90/backward/split.hpp"
 #include "sm90/cuda_check.hpp"
 #include "sm90/layout/tensor_map.hpp"
+#include "tile/row_tiling.hpp"
 
 namespace flashmask::sm90::backward_pass {
 namespace {
 
-constexpr double log2_e = 1.4426950408889634;
+using tile::ceil_div;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
+constexpr double log2_e = 1.4426950408889634;
 
 std::int32_t tile_head_dim(const AttentionShape& shape) {
   return shape.head_dim <= 64 ? 64 : 128;

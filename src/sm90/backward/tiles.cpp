@@ -6,6 +6,7 @@
 #include "sm90/backward/split.hpp"
 #include "sm90/tile_map/count_blocks.hpp"
 #include "sm90/validate.hpp"
+#include "tile/row_tiling.hpp"
 
 namespace flashmask::sm90 {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::array tiles{TileShape{block_rows, block_columns}, TileShape{block
 
 /// Whether groups of query heads are split over CTAs, which pairs do not do.
 bool splits_groups(const AttentionShape& s) {
-  const std::int64_t blocks = s.batch * s.kv_heads * ((s.columns + block_columns - 1) / block_columns);
+  const std::int64_t blocks = s.batch * s.kv_heads * tile::ceil_div(s.columns, block_columns);
   return backward_pass::parts_of(blocks, static_cast<std::int32_t>(s.query_heads / s.kv_heads)) > 1;
 }
 
@@ -57,8 +58,7 @@ TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& sha
   check_mask_shape("the mask", mask.shape(), shape);
   if (choices.size() == 1) return choices.front();
   const PairCost cost = pair_cost(shape.head_dim);
-  const std::int64_t blocks =
-      mask.shape().batch * mask.shape().heads * ((shape.columns + block_columns - 1) / block_columns);
+  const std::int64_t blocks = mask.shape().batch * mask.shape().heads * tile::ceil_div(shape.columns, block_columns);
   const bool pair = visited_rows(mask, choices[1]) * cost.row_thousandths + 1000 * cost.block_rows_more * blocks <
                     visited_rows(mask, choices[0]) * 1000;
   return choices[pair ? 1 : 0];
