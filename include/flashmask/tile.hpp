@@ -181,30 +181,4 @@ struct LoadOptions {
 /// O(columns + rows) time per mask head, so a million tokens take milliseconds.
 std::vector<std::int64_t> chunk_loads(const ColumnMask& mask, std::int64_t chunk, const LoadOptions& options = {});
 
-/// Need sets: for `chunk` consecutive rows and columns (self-attention order), whether any row of row chunk i sees any
-/// column of column chunk j in batch row b under any mask head, decided exactly.
-class NeedMatrix {
- public:
-  NeedMatrix() = default;
-  /// Throws invalid_argument if chunk < 1. The last row and column chunk may be ragged.
-  static NeedMatrix build(const ColumnMask& mask, std::int64_t chunk);
-
-  [[nodiscard]] std::int64_t batch() const { return batch_; }
-  [[nodiscard]] std::int64_t row_chunks() const { return row_chunks_; }
-  [[nodiscard]] std::int64_t column_chunks() const { return column_chunks_; }
-  [[nodiscard]] bool needs(std::int64_t batch, std::int64_t row_chunk, std::int64_t column_chunk) const {
-    const std::int64_t bit = (batch * row_chunks_ + row_chunk) * words_ * 64 + column_chunk;
-    return (bits_[static_cast<std::size_t>(bit >> 6)] >> (bit & 63)) & 1U;
-  }
-  /// Bit set over column chunks (64 per word) of one row chunk.
-  [[nodiscard]] std::span<const std::uint64_t> row(std::int64_t batch, std::int64_t row_chunk) const {
-    return std::span(bits_).subspan(static_cast<std::size_t>((batch * row_chunks_ + row_chunk) * words_),
-                                    static_cast<std::size_t>(words_));
-  }
-
- private:
-  std::int64_t batch_ = 0, row_chunks_ = 0, column_chunks_ = 0, words_ = 0;
-  std::vector<std::uint64_t> bits_;
-};
-
 }  // namespace flashmask

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "balance/instance.hpp"
-#include "balance/run_union.hpp"
 #include "core/check.hpp"
+#include "tile/run_union.hpp"
 
 namespace flashmask::balancing {
 namespace {
@@ -84,7 +84,7 @@ TrafficReport count_traffic(std::span<const NeedSets> needs, std::span<const std
   report.outbound.assign(static_cast<std::size_t>(nodes), 0);
   const Axis axis{static_cast<std::int64_t>(rank_of.size()), columns, chunk};
   const std::vector<Owner> owners = owners_of(rank_of, ranks, nodes);
-  RunUnion of_rank(axis.chunks), of_node(axis.chunks);
+  tile::RunUnion of_rank(axis.chunks), of_node(axis.chunks);
   Int128 inter_rows = 0, intra_rows = 0;
   std::vector<std::int64_t> steps(rank_of.size() + 1, 0);  // nodes that begin or cease to need a chunk
   for (const NeedSets& need : needs) {
@@ -138,7 +138,7 @@ std::vector<std::int64_t> key_rows(const PlanRecord& record) {
   most.assign(static_cast<std::size_t>(record.ranks), 0);
   const Axis axis{static_cast<std::int64_t>(record.assignment.size()), record.columns, record.chunk};
   const std::vector<Owner> owners = owners_of(record.assignment, record.ranks, record.nodes);
-  RunUnion wanted(axis.chunks);
+  tile::RunUnion wanted(axis.chunks);
   for (const NeedSets& need : record.needs) {
     for (const Owner& owner : owners) {
       std::int64_t rows = 0;

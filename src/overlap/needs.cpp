@@ -1,9 +1,9 @@
 #include "overlap/needs.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "core/check.hpp"
+#include "tile/run_union.hpp"
 
 namespace flashmask::overlap {
 
@@ -34,27 +34,28 @@ std::int64_t Owners::local_rows(std::int32_t rank) const {
   return rows;
 }
 
-RankNeeds RankNeeds::build(const NeedMatrix& matrix, const Owners& owners, Pruning pruning) {
-  core::check(matrix.row_chunks() == owners.chunks() && matrix.column_chunks() == owners.chunks(),
-              "the need matrix has {} x {} chunks but the plan has {}: build it with the plan's chunk size",
-              matrix.row_chunks(), matrix.column_chunks(), owners.chunks());
+RankNeeds RankNeeds::build(const NeedRuns& runs, const Owners& owners, Pruning pruning) {
+  core::check(runs.row_chunks() == owners.chunks() && runs.column_chunks() == owners.chunks(),
+              "the need sets are of {} x {} chunks but the plan has {}: build them with the plan's chunk size",
+              runs.row_chunks(), runs.column_chunks(), owners.chunks());
+  const ChunkRun every{0, owners.chunks()};
   RankNeeds needs;
-  needs.batch_ = static_cast<std::int32_t>(matrix.batch());
+  needs.batch_ = static_cast<std::int32_t>(runs.batch());
   needs.lists_.assign(static_cast<std::size_t>(owners.ranks), {});
-  needs.needers_.assign(static_cast<std::size_t>(matrix.batch()), {});
+  needs.needers_.assign(static_cast<std::size_t>(runs.batch()), {});
   for (auto& by_chunk : needs.needers_) by_chunk.resize(static_cast<std::size_t>(owners.chunks()));
+  tile::RunUnion seen(owners.chunks());
   for (std::int32_t r = 0; r < owners.ranks; ++r) {
     for (std::int32_t b = 0; b < needs.batch_; ++b) {
+      seen.clear();
+      if (pruning == Pruning::off) seen.add({&every, 1});
+      for (const auto own : owners.chunks_of[static_cast<std::size_t>(r)]) seen.add(runs.row(b, own));
       std::vector<std::int32_t>& list = needs.lists_[static_cast<std::size_t>(r)].emplace_back();
-      std::vector<std::uint64_t> seen(static_cast<std::size_t>((owners.chunks() + 63) / 64), 0);
-      for (const auto own : owners.chunks_of[static_cast<std::size_t>(r)]) {
-        const auto row = matrix.row(b, own);
-        for (std::size_t w = 0; w < seen.size(); ++w) seen[w] |= row[w];
-      }
-      for (std::int32_t c = 0; c < owners.chunks(); ++c) {
-        if (pruning == Pruning::on && !((seen[static_cast<std::size_t>(c >> 6)] >> (c & 63)) & 1U)) continue;
-        list.push_back(c);
-        needs.needers_[static_cast<std::size_t>(b)][static_cast<std::size_t>(c)].push_back(r);
+      for (const ChunkRun& run : seen.merged()) {
+        for (std::int32_t c = run.begin; c < run.end; ++c) {
+          list.push_back(c);
+          needs.needers_[static_cast<std::size_t>(b)][static_cast<std::size_t>(c)].push_back(r);
+        }
       }
     }
   }

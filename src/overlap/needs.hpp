@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "flashmask/balance.hpp"
-#include "flashmask/tile.hpp"
+#include "flashmask/needs.hpp"
 
 namespace flashmask::overlap {
 
@@ -37,8 +37,8 @@ enum class Pruning : std::uint8_t {
 class RankNeeds {
  public:
   RankNeeds() = default;
-  /// Throws invalid_argument unless the matrix is cut like the plan.
-  static RankNeeds build(const NeedMatrix& matrix, const Owners& owners, Pruning pruning);
+  /// Of the chunks' need sets. Throws invalid_argument unless they are cut like the plan.
+  static RankNeeds build(const NeedRuns& runs, const Owners& owners, Pruning pruning);
 
   [[nodiscard]] std::int32_t ranks() const { return static_cast<std::int32_t>(lists_.size()); }
   [[nodiscard]] std::int32_t batch() const { return batch_; }

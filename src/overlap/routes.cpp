@@ -7,10 +7,10 @@
 namespace flashmask::overlap {
 namespace {
 
-NeedMatrix matrix_of(const ColumnMask& mask, std::int64_t chunk, Pruning pruning) {
-  if (pruning == Pruning::on) return NeedMatrix::build(mask, chunk);
+NeedRuns runs_of(const ColumnMask& mask, std::int64_t chunk, Pruning pruning) {
+  if (pruning == Pruning::on) return NeedRuns::build(mask, chunk);
   const MaskShape& m = mask.shape();  // what is not pruned is never looked at
-  return NeedMatrix::build(ColumnMask(MaskShape{m.batch, 1, m.rows, m.columns}), chunk);
+  return NeedRuns::build(ColumnMask(MaskShape{m.batch, 1, m.rows, m.columns}), chunk);
 }
 
 std::vector<std::vector<std::int32_t>> sources_of(const Routes& routes) {
@@ -41,7 +41,7 @@ std::shared_ptr<const Routes> Routes::build(const ColumnMask& mask, const Plan& 
   routes->pruning = pruning;
   routes->options = options;
   routes->owners = Owners::of(plan);
-  routes->needs = RankNeeds::build(matrix_of(mask, plan.chunk(), pruning), routes->owners, pruning);
+  routes->needs = RankNeeds::build(runs_of(mask, plan.chunk(), pruning), routes->owners, pruning);
   routes->gather = schedule_gather(routes->owners, routes->needs, options);
   routes->reduce = schedule_reduce(routes->owners, routes->needs, routes->gather, options);
   routes->layout = Layout::build(routes->owners, routes->needs, routes->reduce);

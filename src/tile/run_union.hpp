@@ -8,7 +8,7 @@
 
 #include "flashmask/needs.hpp"
 
-namespace flashmask::balancing {
+namespace flashmask::tile {
 
 /// Collects runs of chunks in any order and reads them as one set. Costs what the runs cost, not what lies in them.
 class RunUnion {
@@ -61,4 +61,4 @@ class RunUnion {
   std::vector<std::int64_t> steps_;  // runs that begin less those that end at a chunk
 };
 
-}  // namespace flashmask::balancing
+}  // namespace flashmask::tile
