@@ -111,7 +111,8 @@ struct Loader {
     wait_empty(memory.empty_q);
     const std::int32_t flat = (current().batch * p.extents.query_heads + query_head) * p.extents.row_tiles + tile;
     post({tile * block_rows, flags, p.extents.list(current().batch, query_head, current().block), flat});
-    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_q[stage]), tile_bytes + sizeof(memory.stats[0]));
+    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_q[stage]),
+                                   (C.one_arrival() ? 2 : 1) * tile_bytes + sizeof(memory.stats[0]));
     ptx::bulk_load(ptx::shared_address(memory.stats[stage]),
                    p.rows.stats + static_cast<std::int64_t>(flat) * stats_floats, sizeof(memory.stats[0]),
                    ptx::shared_address(&memory.full_q[stage]));
@@ -120,9 +121,9 @@ struct Loader {
     copy_rows(p.q, memory.q[stage], &memory.full_q[stage], tile * block_rows, query_head, current().batch);
     if constexpr (!C.one_ring()) wait_empty(memory.empty_dout);
     const std::uint32_t dout_stage = tiles % Memory::dout_stages;
-    ptx::mbarrier_arrive_expect_tx(ptx::shared_address(&memory.full_dout[dout_stage]), tile_bytes);
-    copy_rows(p.dout, memory.dout[dout_stage], &memory.full_dout[dout_stage], tile * block_rows, query_head,
-              current().batch);
+    std::uint64_t* const full_dout = (C.one_arrival() ? memory.full_q : memory.full_dout) + dout_stage;
+    if constexpr (!C.one_arrival()) ptx::mbarrier_arrive_expect_tx(ptx::shared_address(full_dout), tile_bytes);
+    copy_rows(p.dout, memory.dout[dout_stage], full_dout, tile * block_rows, query_head, current().batch);
     if (first && C.paired) load_key();  // its buffer is free late, and the other CTA waits for Q and dO
     if (first) load_value();
     ++tiles;

@@ -42,10 +42,7 @@ struct OverlappedColumns : Columns<C> {
   __device__ __forceinline__ void issue_dp(const TileWord& word, const Ring& row) {
     this->issue_product(dp, memory.v[0], this->value_buffer(word), memory.dout[0], row.stage);
   }
-  __device__ __forceinline__ void wait_dout(const TileWord& word, const Ring& row) {
-    wait(memory.full_dout, row.stage, row.parity);
-    if ((word.flags & tile_flag::first) != 0) this->wait_value(word);
-  }
+  static_assert(C.one_arrival(), "dO is not waited for: it has to land on the barrier of its Q");
   __device__ __forceinline__ static std::uint32_t ds_stage(std::uint32_t tile) {
     return tile % Memory::stages;
   }
@@ -79,7 +76,7 @@ struct OverlappedColumns : Columns<C> {
     this->load_stats(0, 1, rows);
     this->start_from(rows, dp);
     wait(memory.full_k, 0, 0);
-    wait_dout(word, row);
+    this->wait_value(word);
     pin_all(s);
     pin_all(dp);
     ptx::wgmma_fence();
@@ -147,7 +144,7 @@ struct OverlappedColumns : Columns<C> {
     issue_scores(next, row);  // after the last tile: of stale ones, not used
     ptx::wgmma_commit();
     if (write) this->write_block(complete);
-    if ((next.flags & tile_flag::end) == 0) wait_dout(next, row);
+    if ((next.flags & tile_flag::first) != 0) this->wait_value(next);
     pin_all(dp);
     pin_all(packed);
     pin_all(ds);
