@@ -100,7 +100,7 @@ void forward(ForwardArguments arguments, DeviceMask& mask, const MaskView& vecto
 /// Tile shapes that backward() takes its map in for calls of this shape, the default first. The other one, twice as
 /// wide, is worked on by two multiprocessors that share every tile of Q and dO: masks that are dense at that width
 /// gain (head dims up to 64: little, and only without a border inside it), short documents lose. Not for the
-/// deterministic mode, and not where grouped heads are few enough to be split (see backward_workspace_bytes()).
+/// deterministic mode.
 std::span<const TileShape> backward_tiles(const AttentionShape& shape, bool deterministic = false);
 /// The default, which every call takes.
 TileShape backward_tile();

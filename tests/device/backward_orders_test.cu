@@ -211,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(Each, BackwardOrder,
                                            Dealing{"whole_groups_front", 0, 1, 0, -1},
                                            Dealing{"two_parts_front", 1, 1, 1, 25}, Dealing{"parts", 2, -1, 3, 0},
                                            Dealing{"pairs", 0, -1, 0, -1, true},
-                                           Dealing{"pairs_front", 0, 1, 1, 40, true}),
+                                           Dealing{"pairs_parts_front", 2, 1, 1, 40, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

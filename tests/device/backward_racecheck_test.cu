@@ -59,7 +59,7 @@ void check_every_kind() {
     BackwardCase<__nv_bfloat16> c(s, mask.view(), seed, !C.accumulate_dq, Layout::bshd, 1, {64, C.work_columns()});
     c.forward.run(workspace);
     BackwardCall call = call_of(c);
-    call.parts = C.paired ? 1 : 1 + kind % 2;
+    call.parts = 1 + kind % 2;
     call.shared_front = 1;
     call.main_kernel = launch_main<C>;
     call.row_kernel = launch_rows;

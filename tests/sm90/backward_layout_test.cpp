@@ -352,23 +352,25 @@ TEST(BackwardLayout, parts_of_groups_are_dealt_once_with_every_query_head_in_one
 }
 
 TEST(BackwardLayout, sums_of_parts_fill_their_workspace_without_overlap) {
-  Extents e{};
-  e.batch = 2, e.kv_heads = 3, e.column_blocks = 2;
   constexpr std::int32_t head_dim = 128;
-  std::set<std::int64_t> offsets;
-  for (std::int32_t b = 0; b < e.batch; ++b) {
-    for (std::int32_t head = 0; head < e.kv_heads; ++head) {
-      for (std::int32_t half = 0; half < 2 * e.column_blocks; ++half) {
-        const std::int64_t from = part_offset(e, head_dim, b, head, half / 2, half % 2);
-        for (std::int32_t quad = 0; quad < head_dim / 8; ++quad) {
-          for (std::int32_t thread = 0; thread < 128; ++thread)
-            offsets.insert(from + part_fragment_offset(quad, thread));
+  for (const std::int32_t work_columns : {128, 256}) {
+    Extents e{};
+    e.batch = 2, e.kv_heads = 3, e.column_blocks = 2, e.work_columns = work_columns;
+    std::set<std::int64_t> offsets;
+    for (std::int32_t b = 0; b < e.batch; ++b) {
+      for (std::int32_t head = 0; head < e.kv_heads; ++head) {
+        for (std::int32_t column = 0; column < e.column_blocks * work_columns; column += piece_columns) {
+          const std::int64_t from = part_offset(e, head_dim, b, head, column);
+          for (std::int32_t quad = 0; quad < head_dim / 8; ++quad) {
+            for (std::int32_t thread = 0; thread < 128; ++thread)
+              offsets.insert(from + part_fragment_offset(quad, thread));
+          }
         }
       }
     }
+    EXPECT_EQ(static_cast<std::int64_t>(offsets.size()) * 4, part_floats(e, head_dim)) << work_columns;
+    EXPECT_EQ(*offsets.rbegin() + 4, part_floats(e, head_dim)) << work_columns;
   }
-  EXPECT_EQ(static_cast<std::int64_t>(offsets.size()) * 4, part_floats(e, head_dim));
-  EXPECT_EQ(*offsets.rbegin() + 4, part_floats(e, head_dim));
 }
 
 }  // namespace

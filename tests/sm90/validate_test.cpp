@@ -305,15 +305,17 @@ TEST(Validate, tiles_of_a_pair_are_for_calls_that_take_them) {
   const BackwardArguments good = good_backward(map);
   using A = BackwardArguments;
   using M = TileMapView;
-  // Not where groups are split (here), nor deterministic.
-  expect_refused<A>(good,
-                    "tiles of 64x256, this call (head_dim 128) takes 64x128; build it with one of backward_tiles(",
-                    [](A&, M& m) { m.block_n = 256, m.column_blocks = 1; });
   A pairs = good;
   TileMapView wide = map_of({64, 256});
-  pairs.map = &wide, pairs.shape.kv_heads = 4;
-  EXPECT_EQ(refusal(pairs), "");
-  expect_refused<A>(pairs, "tiles of 64x256", [](A& a, M&) { a.deterministic = true; });
+  pairs.map = &wide;
+  for (const std::int64_t kv_heads : {2, 4}) {
+    pairs.shape.kv_heads = kv_heads;
+    EXPECT_EQ(refusal(pairs), "") << kv_heads;
+  }
+  expect_refused<A>(pairs,
+                    "tiles of 64x256, this call (head_dim 128) takes 64x128; build it with one of "
+                    "backward_tiles(",
+                    [](A& a, M&) { a.deterministic = true; });
   A narrow = pairs;
   for (const std::int64_t head_dim : {32, 40, 64}) {
     narrow.shape.head_dim = head_dim;
@@ -341,8 +343,16 @@ TEST(BackwardTiles, dense_masks_take_pairs_and_short_documents_do_not) {
     EXPECT_EQ(chosen("document", narrow), each < 4096 ? 128 : 256) << each;
     EXPECT_EQ(chosen("document", calls), 256) << each;
   }
-  EXPECT_EQ(chosen("full", {1, 8192, 8192, 64, 1, 128}), 128);  // 64 blocks: groups are split
+  EXPECT_EQ(chosen("full", {1, 8192, 8192, 64, 1, 128}), 256);  // split groups
   EXPECT_EQ(chosen("full", {16, 8192, 8192, 64, 2, 128}), 256);
+  // Groups that sweep over more than the cache: blocks of unequal weight gain more.
+  length = 1024;
+  const AttentionShape grouped{2, 8192, 8192, 64, 8, 128}, small{2, 8192, 8192, 32, 8, 128};
+  EXPECT_EQ(chosen("causal_document", calls), 128);
+  EXPECT_EQ(chosen("causal_document", small), 128);
+  EXPECT_EQ(chosen("causal_document", grouped), 256);
+  length = 128;
+  EXPECT_EQ(chosen("causal_document", grouped), 128) << "twice the rows";
   EXPECT_THROW(choose_backward_tile(masks::full({1, 1, 100, 100}), {1, 101, 100, 8, 8, 128}), Error);
 }
 

@@ -232,14 +232,12 @@ struct Columns {
   /// To the tensor, or, where groups are split, to the float32 sums at `part`.
   __device__ __forceinline__ void write_gradient(const WorkBlock& place, const float (&gradient)[C.head_dim / 2],
                                                  const StridedTensor& tensor, std::int64_t part, float scale) {
+    const std::int32_t column = first_column(place) + static_cast<std::int32_t>(group) * piece_columns;
     if (p.part_sums != nullptr) {
-      store_part<C>(p.part_sums + part +
-                        part_offset(p.extents, C.head_dim, place.batch, place.kv_head, place.block,
-                                    static_cast<std::int32_t>(group)),
+      store_part<C>(p.part_sums + part + part_offset(p.extents, C.head_dim, place.batch, place.kv_head, column),
                     gradient);
       return;
     }
-    const std::int32_t column = first_column(place) + static_cast<std::int32_t>(group) * 64;
     store_gradient<C>({tensor.at(place.batch, column, place.kv_head), tensor.position_stride,
                        p.extents.columns - column, p.extents.head_dim},
                       gradient, scale);

@@ -14,6 +14,12 @@ constexpr std::int64_t bytes_a_row(std::int32_t head_dim) {
   return std::int64_t{8} * head_dim;
 }
 
+/// Whether what a group of `group` query heads sweeps over is more than the L2 cache keeps. `head_dim` of the tiles.
+constexpr bool sweep_exceeds_cache(std::int64_t rows, std::int64_t group, std::int32_t head_dim) {
+  constexpr std::int64_t cache_bytes = std::int64_t{50} << 20;
+  return rows * group * bytes_a_row(head_dim) > cache_bytes;
+}
+
 /// Heads that share a list, where blocks have an order: KV heads of a mask head and, where all batch rows have one
 /// mask, those of each. No section has more.
 constexpr std::int32_t sharing_heads(const Extents& e) {

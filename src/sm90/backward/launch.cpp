@@ -96,10 +96,9 @@ std::int32_t parts_of_call(const BackwardCall& call) {
 /// Whether the sweeps of a head's CTAs stay together (sweep.hpp): where what a KV head's group sweeps over is more than
 /// the L2 cache keeps. Never in deterministic mode: the order of sums would change from run to run.
 bool shares_front(const BackwardCall& call) {
-  constexpr std::int64_t cache_bytes = std::int64_t{50} << 20;
   if (call.deterministic || call.shared_front < 0) return false;
   const AttentionShape& s = call.shape;
-  return call.shared_front > 0 || s.rows * (s.query_heads / s.kv_heads) * bytes_a_row(tile_head_dim(s)) > cache_bytes;
+  return call.shared_front > 0 || sweep_exceeds_cache(s.rows, s.query_heads / s.kv_heads, tile_head_dim(s));
 }
 
 RowTensors row_tensors(const BackwardCall& call, void* workspace, const WorkspaceLayout& layout) {
@@ -241,7 +240,7 @@ void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stre
   const AttentionShape& s = call.shape;
   const Extents e = extents_of(s, call.map);
   const std::int32_t ctas = call.map.block_n / block_columns;  // of a work block
-  const std::int32_t parts = ctas == 1 ? parts_of_call(call) : 1;
+  const std::int32_t parts = parts_of_call(call);
   const WorkspaceLayout layout =
       workspace_layout(s, std::int64_t{call.map.batch} * call.map.heads, call.deterministic, parts);
   const bool bf16 = call.q.dtype == DType::bf16;
@@ -249,10 +248,8 @@ void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stre
   core::check(call.map.block_n == block_columns || call.map.block_n == 2 * block_columns,
               "the tile map has {} columns a block, the backward takes {} or {}", call.map.block_n, block_columns,
               2 * block_columns);
-  core::check(
-      ctas == 1 || (!call.deterministic && call.parts <= 1),
-      "a map of {} columns a block is not for deterministic calls or split groups; got deterministic {}, parts {}",
-      call.map.block_n, call.deterministic, call.parts);
+  core::check(ctas == 1 || !call.deterministic, "a map of {} columns a block is not for deterministic calls",
+              call.map.block_n);
   const std::int32_t workers = multiprocessors() / ctas;
   MainParameters p = main_parameters(call, split_extents(e, parts), workers, workspace, layout);
   check_cuda(launch_prepare(prepare_parameters(call, e, p, workspace, layout), stream), "launch of prepare_kernel");

@@ -31,23 +31,31 @@ constexpr Extents split_extents(Extents e, std::int32_t parts) {
   return e;
 }
 
-/// Offset in floats, inside the sums of 64 columns, of accumulators 4 * `quad` ... 4 * `quad` + 3 of `thread`: every
-/// store of a warp covers 512 contiguous bytes.
+/// Key columns whose sums lie together: those of one column warpgroup.
+inline constexpr std::int32_t piece_columns = 64;
+
+/// Offset in floats, inside the sums of a piece, of accumulators 4 * `quad` ... 4 * `quad` + 3 of `thread`: every store
+/// of a warp covers 512 contiguous bytes.
 FLASHMASK_HOST_DEVICE constexpr std::int32_t part_fragment_offset(std::int32_t quad, std::int32_t thread) {
   return (quad * warpgroup_threads + thread) * 4;
 }
 
-/// First float of the dV sums of one half (64 columns) of a block of a part; `e` are the split extents. dK lies
+/// Pieces of a head, whole work blocks of them.
+FLASHMASK_HOST_DEVICE constexpr std::int32_t pieces_of_head(const Extents& e) {
+  return e.column_blocks * (e.work_columns / piece_columns);
+}
+
+/// First float of the dV sums of the piece of a part that begins at `column`; `e` are the split extents. dK lies
 /// `part_floats` further on.
 FLASHMASK_HOST_DEVICE inline std::int64_t part_offset(const Extents& e, std::int32_t tile_head_dim, std::int32_t batch,
-                                                      std::int32_t part_head, std::int32_t block, std::int32_t half) {
+                                                      std::int32_t part_head, std::int32_t column) {
   const std::int64_t head = static_cast<std::int64_t>(batch) * e.kv_heads + part_head;
-  return ((head * e.column_blocks + block) * 2 + half) * 64 * tile_head_dim;
+  return (head * pieces_of_head(e) + column / piece_columns) * piece_columns * tile_head_dim;
 }
 
 /// Floats of the dV sums of all parts, and of the dK sums.
 FLASHMASK_HOST_DEVICE inline std::int64_t part_floats(const Extents& e, std::int32_t tile_head_dim) {
-  return static_cast<std::int64_t>(e.batch) * e.kv_heads * e.column_blocks * block_columns * tile_head_dim;
+  return static_cast<std::int64_t>(e.batch) * e.kv_heads * pieces_of_head(e) * piece_columns * tile_head_dim;
 }
 
 }  // namespace flashmask::sm90::backward_pass

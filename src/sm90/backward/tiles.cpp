@@ -1,9 +1,13 @@
 // Which tile shapes the backward takes, and which of them a mask should take.
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <vector>
 
 #include "flashmask/sm90.hpp"
 #include "sm90/backward/config.hpp"
-#include "sm90/backward/split.hpp"
+#include "sm90/backward/dealing.hpp"
+#include "sm90/backward/work_list.hpp"
 #include "sm90/tile_map/count_blocks.hpp"
 #include "sm90/validate.hpp"
 #include "tile/row_tiling.hpp"
@@ -17,10 +21,22 @@ using backward_pass::block_rows;
 /// The default, then the one of a pair of CTAs.
 constexpr std::array tiles{TileShape{block_rows, block_columns}, TileShape{block_rows, 2 * block_columns}};
 
-/// Whether groups of query heads are split over CTAs, which pairs do not do.
-bool splits_groups(const AttentionShape& s) {
-  const std::int64_t blocks = s.batch * s.kv_heads * tile::ceil_div(s.columns, block_columns);
-  return backward_pass::parts_of(blocks, static_cast<std::int32_t>(s.query_heads / s.kv_heads)) > 1;
+/// Whether the lightest quarter of the mask's column blocks is much lighter than the heaviest.
+bool has_light_blocks(const ColumnMask& mask) {
+  const TileMap map = TileMap::build(mask, tiles.front());
+  std::vector<std::int64_t> row_tiles;
+  for (std::int64_t b = 0; b < mask.shape().batch; ++b) {
+    for (std::int64_t head = 0; head < mask.shape().heads; ++head) {
+      for (std::int64_t block = 0; block < map.column_blocks(); ++block) {
+        std::int64_t& sum = row_tiles.emplace_back(0);
+        for (const TileRun& run : map.column(b, head, block)) sum += run.count;
+      }
+    }
+  }
+  if (row_tiles.empty()) return false;
+  const auto light = row_tiles.begin() + static_cast<std::ptrdiff_t>(row_tiles.size() / 4);
+  std::nth_element(row_tiles.begin(), light, row_tiles.end());
+  return backward_pass::much_lighter(*light, *std::max_element(row_tiles.begin(), row_tiles.end()));
 }
 
 /// What a CTA of a pair takes beside a single one (docs/backward.md, "Pairs"): time for a row of a tile, in
@@ -28,8 +44,13 @@ bool splits_groups(const AttentionShape& s) {
 struct PairCost {
   std::int64_t row_thousandths, block_rows_more;
 };
-PairCost pair_cost(std::int64_t head_dim) {
-  return head_dim > 64 ? PairCost{925, 0} : PairCost{987, 42};
+PairCost pair_cost(const ColumnMask& mask, const AttentionShape& s) {
+  if (s.head_dim <= 64) return {987, 42};
+  // Blocks of unequal weight drift apart in the sweep of a group, and single CTAs then wait for Q and dO from DRAM,
+  // which pairs load half as often.
+  const std::int64_t group = s.query_heads / s.kv_heads;
+  const bool drifts = group > 1 && backward_pass::sweep_exceeds_cache(s.rows, group, 128) && has_light_blocks(mask);
+  return {drifts ? 800 : 925, 0};
 }
 
 /// Rows that the CTAs of all blocks of `tile` visit.
@@ -45,8 +66,7 @@ std::span<const TileShape> all_backward_tiles() {
 
 std::span<const TileShape> backward_tiles(const AttentionShape& shape, bool deterministic) {
   check_shape(shape);
-  const bool paired = !deterministic && !splits_groups(shape);
-  return std::span(tiles).first(paired ? 2 : 1);
+  return std::span(tiles).first(deterministic ? 1 : 2);
 }
 
 TileShape backward_tile() {
@@ -57,7 +77,7 @@ TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& sha
   const std::span<const TileShape> choices = backward_tiles(shape, deterministic);
   check_mask_shape("the mask", mask.shape(), shape);
   if (choices.size() == 1) return choices.front();
-  const PairCost cost = pair_cost(shape.head_dim);
+  const PairCost cost = pair_cost(mask, shape);
   const std::int64_t blocks = mask.shape().batch * mask.shape().heads * tile::ceil_div(shape.columns, block_columns);
   const bool pair = visited_rows(mask, choices[1]) * cost.row_thousandths + 1000 * cost.block_rows_more * blocks <
                     visited_rows(mask, choices[0]) * 1000;

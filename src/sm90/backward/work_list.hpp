@@ -55,6 +55,11 @@ FLASHMASK_HOST_DEVICE inline std::int32_t list_tiles(const ColumnLists& lists, s
   return tiles;
 }
 
+/// Whether blocks of `light` tiles are so much lighter than the heaviest that their place in the order matters.
+FLASHMASK_HOST_DEVICE constexpr bool much_lighter(std::int64_t light, std::int64_t heaviest) {
+  return 4 * light < 3 * heaviest;
+}
+
 /// How many blocks at the end of the order wait until all heads have had the others: `light_blocks`, or none where they
 /// are about as heavy as the first. Those that wait let a call end evenly, but they are of all heads at once, more than
 /// the L2 cache keeps.
@@ -63,7 +68,7 @@ FLASHMASK_HOST_DEVICE inline std::int32_t waiting_blocks(const Extents& e, const
   const std::int32_t blocks = e.mask_batch * e.mask_heads * e.column_blocks;
   const std::int32_t heaviest = list_tiles(lists, lists.order[0]);
   const std::int32_t light = list_tiles(lists, lists.order[blocks - lists.light_blocks]);
-  return 4 * std::int64_t{light} < 3 * std::int64_t{heaviest} ? lists.light_blocks : 0;
+  return much_lighter(light, heaviest) ? lists.light_blocks : 0;
 }
 
 /// Number of work blocks of a call.
