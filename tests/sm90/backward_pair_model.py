@@ -165,7 +165,7 @@ def main(arguments):
             bad |= found is not None
             print(f"pairs, {form.name}, {slots} word slots: {found or f'{schedules} schedules end well'}")
         for wrong in wrongs:
-            found = outcome(schedules, lambda seed: Pair(seed, cta, form, wrong))
+            found = outcome(10 * schedules, lambda seed: Pair(seed, cta, form, wrong))
             bad |= found is None or (wrong in fault.STALLS and "stall" not in found)
             print(f"  {wrong}: {'found out, ' + found if found else 'NOT FOUND OUT'}")
     return 1 if bad else 0

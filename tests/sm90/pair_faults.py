@@ -30,6 +30,7 @@ FEW_WORDS = "one word slot fewer than row stages + 2"
 LEAVES = "no cluster barrier at the end"
 
 # Only where the CTAs have dQ of tiles in turn.
+DOUT_UNCOUNTED = "full_q expects Q and its statistics, not dO, which lands on it too"
 PEER_DS_LANDED = "the other CTA's dS released when it has landed"
 OWN_TWICE = "dS of a CTA's own tile released by both"
 NOT_PASSED = "the other CTA's tile released by that one only"
@@ -52,6 +53,6 @@ EITHER = [Q_OWN, DS_OWN, PEER_DS_EARLY, K_EARLY, K_NOT_FREE, PEER_K_NOT_FREE, DO
           END_OWN, END_UNREAD, FRONTS, COPY_EARLY, NOT_LANDED, DS_NOT_FREE, NO_FENCE, HALF_BYTES, KEY_BYTES, Q_EARLY,
           OWN_DS_EARLY, FEW_WORDS, LEAVES]
 PLAIN = EITHER + [DOUT_OWN, K_LATE, K_FIRST]
-OVERLAPPED = EITHER + [END_EARLY, STATISTICS_EARLY, PEER_DS_LANDED, OWN_TWICE, NOT_PASSED, K_KEPT, SLOT_LATE,
+OVERLAPPED = EITHER + [DOUT_UNCOUNTED, END_EARLY, STATISTICS_EARLY, PEER_DS_LANDED, OWN_TWICE, NOT_PASSED, K_KEPT, SLOT_LATE,
                        WRITE_LATE, END_PLACE, NO_LAST_WRITE, VALUE_PARITY]
 STALLS = [K_LATE, K_FIRST, END_OWN, SLOT_LATE, OWN_TWICE, K_KEPT]  # these are found out by that alone

@@ -18,6 +18,11 @@ class Form(NamedTuple):
     value_stages: int
     alternating: bool  # each CTA has dQ of every second tile
 
+    @property
+    def one_ring(self):
+        """Q's barriers stand for dO's."""
+        return self.dout_stages == self.row_stages
+
 
 class Word(NamedTuple):
     number: int  # of the tile in the CTA's life
@@ -100,7 +105,10 @@ class Cta(Machine):
         yield from self.wait_ring(self.wait_empty, "q", self.form.row_stages, word.number)
         self.check_slot(word.block)
         self.post(word)
-        self.full["q"][stage].arrive(copies=2 if self.wrong == fault.HALF_BYTES else 3)
+        copies = 2 if self.wrong == fault.HALF_BYTES else 3  # statistics and the halves of Q
+        if self.form.one_ring and self.wrong != fault.DOUT_UNCOUNTED:
+            copies += 2
+        self.full["q"][stage].arrive(copies=copies)
         yield
         if self.wrong != fault.STATISTICS_EARLY:
             load_statistics()
@@ -109,7 +117,7 @@ class Cta(Machine):
             yield from self.load_key(word.block)
         yield from self.copy_rows("q", stage, word)
         if self.wrong != fault.DOUT_EARLY:
-            if self.form.dout_stages != self.form.row_stages:  # or Q's release stands for both
+            if not self.form.one_ring:  # or Q's release stands for both
                 yield from self.wait_ring(self.wait_empty, "o", self.form.dout_stages, word.number)
             yield from self.load_dout(word)
         if word.first:
@@ -119,15 +127,16 @@ class Cta(Machine):
 
     def load_dout(self, word):
         stage = word.number % self.form.dout_stages
-        self.full["o"][stage].arrive(copies=2)
-        yield
+        if not self.form.one_ring:  # or it lands on Q's barrier
+            self.full["o"][stage].arrive(copies=2)
+            yield
         yield from self.copy_rows("o", stage, word)
 
     def copy_rows(self, name, stage, word):
         """This CTA's half, into both."""
         self.check_slot(word.block)
         for cta in self.pair.ctas:
-            cta.issue(f"{name}{self.rank}", stage, word.tile, cta.full[name][stage])
+            cta.issue(f"{name}{self.rank}", stage, word.tile, cta.full["q" if self.form.one_ring else name][stage])
         yield
 
     def load_key(self, block):
@@ -175,7 +184,8 @@ class Cta(Machine):
         return [("v", buffer, word.block), ("o0", stage, word.tile), ("o1", stage, word.tile)]
 
     def wait_dout(self, word):
-        yield from self.wait_ring(self.wait_full, "o", self.form.dout_stages, word.number)
+        if not self.form.one_ring:  # or it has landed with Q
+            yield from self.wait_ring(self.wait_full, "o", self.form.dout_stages, word.number)
         if word.first:
             laps = 1 if self.wrong == fault.VALUE_PARITY else self.form.value_stages
             yield from self.wait_full("v", word.block % self.form.value_stages, word.block // laps)
