@@ -272,6 +272,16 @@ struct RandomLists {
   [[nodiscard]] ColumnLists view() const { return {runs.data(), begin.data(), count.data(), nullptr, 1, 1}; }
 };
 
+TEST(BackwardLayout, blocks_that_sweep_over_a_quarter_of_their_group_move_the_front) {
+  Extents e{};
+  e.query_heads = 8, e.kv_heads = 2, e.row_tiles = 100;  // groups of 400 tiles
+  EXPECT_FALSE(moves_front(e, 99));
+  EXPECT_TRUE(moves_front(e, 100));
+  e.kv_heads = 8;
+  EXPECT_FALSE(moves_front(e, 24));
+  EXPECT_TRUE(moves_front(e, 25));
+}
+
 TEST(BackwardLayout, a_sweep_visits_every_tile_once_from_any_front_on) {
   Random random(3);
   for (int n = 0; n < 4000; ++n) {

@@ -55,8 +55,8 @@ struct BackwardConfig {
   /// Whether Q and dO have equally many buffers. Then Q's release stands for both: dO of a tile is read before its Q is
   /// released, and loaded after its Q.
   [[nodiscard]] constexpr bool one_ring() const { return dout_stages() == row_stages(); }
-  /// Whether a tile's Q, statistics and dO land on one barrier, Q's. Overlapped, S and dP of a tile are issued so closely
-  /// after one another that dO alone is never waited for.
+  /// Whether a tile's Q, statistics and dO land on one barrier, Q's. Overlapped, S and dP of a tile are issued so
+  /// closely after one another that dO alone is never waited for.
   [[nodiscard]] constexpr bool one_arrival() const { return one_ring() && overlapped(); }
 
   // Roles: warpgroups 0 and 1 own 64 columns each, warpgroup 2 owns dQ, one thread of warpgroup 3 loads. Four whole

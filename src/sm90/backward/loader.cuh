@@ -146,7 +146,7 @@ struct Loader {
     const volatile std::int32_t& count = memory.tiles[blocks % Memory::stages];
     sweep(p.extents, p.lists, current(), count, begin(),
           [&](std::int32_t head, std::int32_t tile, bool partial, std::int32_t left) {
-            if (p.front != nullptr && tiles % front_step == 0 && own_rank() == 0) {
+            if (p.front != nullptr && tiles % front_step == 0 && own_rank() == 0 && moves_front(p.extents, count)) {
               ptx::store_volatile(front(), head * p.extents.row_tiles + tile);
             }
             load_tile(current().kv_head * p.extents.group() + head, tile,

@@ -16,6 +16,12 @@ namespace flashmask::sm90::backward_pass {
 /// Tiles between two updates of the front.
 inline constexpr std::uint32_t front_step = 8;
 
+/// Whether a block of `tiles` tiles moves the front: where it sweeps over a quarter of the group's tiles or more. What
+/// shorter sweeps read stays in the cache, and blocks of other documents would only send each other to and fro.
+FLASHMASK_HOST_DEVICE constexpr bool moves_front(const Extents& e, std::int32_t tiles) {
+  return tiles >= e.group() * e.row_tiles / 4;
+}
+
 /// Tiles of a work block: of the lists of all query heads of its group.
 FLASHMASK_HOST_DEVICE inline std::int32_t block_tiles(const Extents& e, const ColumnLists& lists, const WorkBlock& w) {
   const bool shared = e.mask_heads <= e.kv_heads;  // all heads of the group have one list
