@@ -7,7 +7,7 @@ namespace {
 
 [[noreturn]] void refuse() {
   core::fail(ErrorCode::unsupported,
-             "--backend sm90: this build has no CUDA kernels; configure with -DFLASHMASK_CUDA=ON where nvcc is found "
+             "--backend sm90: this build has no CUDA kernels; configure with cmake --preset cuda where nvcc is found "
              "and run on a Hopper GPU (H100, H200), or take --backend cpu");
 }
 

@@ -6,7 +6,7 @@ namespace {
 flashmask_status refuse() {
   return flashmask::capi::record_failure(
       FLASHMASK_UNSUPPORTED,
-      "this library was built without CUDA: configure with -DFLASHMASK_CUDA=ON where nvcc is found, or call "
+      "this library was built without CUDA: configure with cmake --preset cuda where nvcc is found, or call "
       "flashmask_forward and flashmask_backward, which run on the CPU");
 }
 

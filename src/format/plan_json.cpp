@@ -99,6 +99,7 @@ NeedSets parse_needs(const Json& value, const std::string& path, std::int64_t ch
   const std::int64_t weight = fields.integer("weight", {1, kMostLayers});
   const Json& rows = fields.required("rows");
   fields.finish();
+  if (rows.integers() != nullptr && rows.integers()->empty()) return NeedSets(NeedRuns(0, chunks, chunks), weight);
   if (rows.array() == nullptr) {
     fail(ErrorCode::io, "{}: expected an array, got {}", fields.path_of("rows"), rows.kind());
   }

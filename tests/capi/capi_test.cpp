@@ -384,9 +384,9 @@ TEST(CApiSm90, a_build_without_cuda_refuses_by_name) {
                  FLASHMASK_UNSUPPORTED, "without CUDA");
   EXPECT_EQ(block_m, -1);
   flashmask_device_mask* mask = nullptr;
-  expect_refusal(flashmask_device_mask_create({1, 1, 8, 8}, 192, 80, &mask), FLASHMASK_UNSUPPORTED, "FLASHMASK_CUDA");
+  expect_refusal(flashmask_device_mask_create({1, 1, 8, 8}, 192, 80, &mask), FLASHMASK_UNSUPPORTED, "--preset cuda");
   expect_refusal(flashmask_device_mask_create_for({1, 1, 8, 8}, 192, 80, {1, 8, 8, 8, 1, 128}, &mask),
-                 FLASHMASK_UNSUPPORTED, "FLASHMASK_CUDA");
+                 FLASHMASK_UNSUPPORTED, "--preset cuda");
   EXPECT_EQ(mask, nullptr);
   flashmask_device_mask_destroy(nullptr);
   flashmask_sm90_forward_arguments forward{};
