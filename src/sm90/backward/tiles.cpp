@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "flashmask/sm90.hpp"
@@ -21,8 +22,8 @@ using backward_pass::block_rows;
 /// The default, then the one of a pair of CTAs.
 constexpr std::array tiles{TileShape{block_rows, block_columns}, TileShape{block_rows, 2 * block_columns}};
 
-/// Whether the lightest quarter of the mask's column blocks is much lighter than the heaviest.
-bool has_light_blocks(const ColumnMask& mask) {
+/// Whether the column blocks are of unequal weight: a quarter of them much lighter than the mean.
+bool has_unequal_blocks(const ColumnMask& mask) {
   const TileMap map = TileMap::build(mask, tiles.front());
   std::vector<std::int64_t> row_tiles;
   for (std::int64_t b = 0; b < mask.shape().batch; ++b) {
@@ -34,9 +35,11 @@ bool has_light_blocks(const ColumnMask& mask) {
     }
   }
   if (row_tiles.empty()) return false;
+  const std::int64_t mean = std::accumulate(row_tiles.begin(), row_tiles.end(), std::int64_t{0}) /
+                            static_cast<std::int64_t>(row_tiles.size());
   const auto light = row_tiles.begin() + static_cast<std::ptrdiff_t>(row_tiles.size() / 4);
   std::nth_element(row_tiles.begin(), light, row_tiles.end());
-  return backward_pass::much_lighter(*light, *std::max_element(row_tiles.begin(), row_tiles.end()));
+  return backward_pass::much_lighter(*light, mean);
 }
 
 /// What a CTA of a pair takes beside a single one (docs/backward.md, "Pairs"): time for a row of a tile, in
@@ -49,7 +52,7 @@ PairCost pair_cost(const ColumnMask& mask, const AttentionShape& s) {
   // Blocks of unequal weight drift apart in the sweep of a group, and single CTAs then wait for Q and dO from DRAM,
   // which pairs load half as often.
   const std::int64_t group = s.query_heads / s.kv_heads;
-  const bool drifts = group > 1 && backward_pass::sweep_exceeds_cache(s.rows, group, 128) && has_light_blocks(mask);
+  const bool drifts = group > 1 && backward_pass::sweep_exceeds_cache(s.rows, group, 128) && has_unequal_blocks(mask);
   return {drifts ? 800 : 925, 0};
 }
 

@@ -55,9 +55,9 @@ FLASHMASK_HOST_DEVICE inline std::int32_t list_tiles(const ColumnLists& lists, s
   return tiles;
 }
 
-/// Whether blocks of `light` tiles are so much lighter than the heaviest that their place in the order matters.
-FLASHMASK_HOST_DEVICE constexpr bool much_lighter(std::int64_t light, std::int64_t heaviest) {
-  return 4 * light < 3 * heaviest;
+/// Whether blocks of `light` tiles are so much lighter than those of `others` that order and choice of tiles care.
+FLASHMASK_HOST_DEVICE constexpr bool much_lighter(std::int64_t light, std::int64_t others) {
+  return 4 * light < 3 * others;
 }
 
 /// How many blocks at the end of the order wait until all heads have had the others: `light_blocks`, or none where they
