@@ -353,7 +353,8 @@ TEST(BackwardTiles, dense_masks_take_pairs_and_short_documents_do_not) {
   EXPECT_EQ(chosen("causal_document", grouped), 256);
   length = 128;
   EXPECT_EQ(chosen("causal_document", grouped), 128) << "a third more rows";
-  for (const AttentionShape& s : {calls, grouped}) EXPECT_EQ(chosen("global_sliding_window", s), 128) << "few heavy blocks";
+  for (const AttentionShape& s : {calls, grouped})
+    EXPECT_EQ(chosen("global_sliding_window", s), 128) << "few heavy blocks";
   EXPECT_THROW(choose_backward_tile(masks::full({1, 1, 100, 100}), {1, 101, 100, 8, 8, 128}), Error);
 }
 
