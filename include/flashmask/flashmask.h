@@ -179,7 +179,8 @@ FLASHMASK_API flashmask_status flashmask_backward(const flashmask_backward_argum
  * work on the stream: no allocation, no synchronisation, legal under graph capture, unless said otherwise. Without CUDA
  * in the build every function of this section returns FLASHMASK_UNSUPPORTED, and so does, where it would touch the
  * device, a machine without a Hopper GPU. dtype: FLASHMASK_F16 or FLASHMASK_BF16.
- * Tensors: data aligned to 16 bytes, stride 1 along dim, the others positive multiples of 8 below 2^39. Stride 0 (a
+ * Tensors: data aligned to 16 bytes (lse, contiguous [batch][query_heads][rows]: to 4), stride 1 along dim, the others
+ * positive multiples of 8 below 2^39, unless the extent is 1 or less. Stride 0 (a
  * broadcast) is for flashmask_forward and flashmask_backward alone: here it is refused. The memory of an output belongs
  * to nothing else of the call. */
 
@@ -194,7 +195,7 @@ FLASHMASK_API flashmask_status flashmask_sm90_choose_forward_tile(const flashmas
                                                                   flashmask_attention_shape shape, int32_t* block_m,
                                                                   int32_t* block_n);
 FLASHMASK_API flashmask_status flashmask_sm90_backward_tile(int32_t* block_m, int32_t* block_n);
-/* The fastest tile of the backward for a mask and calls of this shape; it may be one that only such calls take. */
+/* The fastest tile of the backward for a mask and calls of this shape. Deterministic calls take the default one alone. */
 FLASHMASK_API flashmask_status flashmask_sm90_choose_backward_tile(const flashmask_mask* mask,
                                                                    flashmask_attention_shape shape,
                                                                    int32_t deterministic, int32_t* block_m,
@@ -210,8 +211,9 @@ FLASHMASK_API flashmask_status flashmask_device_mask_create(flashmask_mask_shape
 FLASHMASK_API flashmask_status flashmask_device_mask_create_for(flashmask_mask_shape shape, int32_t block_m,
                                                                 int32_t block_n, flashmask_attention_shape calls,
                                                                 flashmask_device_mask** mask);
-/* From four device vectors [batch][heads][columns] of any int32 values; a NULL vector hides nothing. They must stay
- * until the stream has passed this call. */
+/* From four device vectors [batch][heads][columns] of any int32 values. A NULL vector stands for lts = rows, lte = rows,
+ * uts = 0 or ute = 0: with both of a pair NULL that pair hides nothing, with lts alone [lts, rows), with ute alone
+ * [0, ute). They must stay until the stream has passed this call. */
 FLASHMASK_API flashmask_status flashmask_device_mask_refill(flashmask_device_mask* mask, const int32_t* lts,
                                                             const int32_t* lte, const int32_t* uts, const int32_t* ute,
                                                             void* stream);
@@ -225,8 +227,8 @@ typedef struct flashmask_sm90_forward_arguments {
   int32_t dtype;
   flashmask_tensor q, k, v, out;
   float* lse;
-  float scale;     /* 0: 1 / sqrt(head_dim) */
-  void* workspace; /* prepared once; one per stream in flight */
+  float scale;     /* 1e-30 to 1e30; 0: 1 / sqrt(head_dim) */
+  void* workspace; /* 16-byte aligned; prepared once; one per stream in flight */
   void* stream;
   int32_t grid; /* CTAs; 0: one per multiprocessor */
 } flashmask_sm90_forward_arguments;
@@ -239,7 +241,7 @@ typedef struct flashmask_sm90_backward_arguments {
   flashmask_tensor q, k, v, out, dout;
   const float* lse;
   flashmask_tensor dq, dk, dv;
-  float scale;     /* must be the forward's */
+  float scale;     /* must be the forward's; 0: 1 / sqrt(head_dim) */
   void* workspace; /* 256-byte aligned; needs no preparation */
   void* stream;
   int32_t deterministic; /* 1: bitwise equal from run to run */

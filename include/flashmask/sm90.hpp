@@ -44,7 +44,8 @@ class DeviceMask {
   DeviceMask(DeviceMask&&) noexcept;
   DeviceMask& operator=(DeviceMask&&) noexcept;
 
-  /// Queues the classification of `vectors` (device memory, any int32 values; a null vector hides nothing) on `stream`.
+  /// Queues the classification of `vectors` (device memory, any int32 values) on `stream`. A null vector stands for LTS
+  /// and LTE = rows, UTS and UTE = 0: LTS alone hides [LTS, rows), UTE alone [0, UTE).
   /// Neither allocates nor synchronises; legal under graph capture.
   void refill(const MaskView& vectors, void* stream);
   [[nodiscard]] const TileMapView& view() const;
