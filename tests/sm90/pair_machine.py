@@ -105,10 +105,8 @@ class Cta(Machine):
         yield from self.wait_ring(self.wait_empty, "q", self.form.row_stages, word.number)
         self.check_slot(word.block)
         self.post(word)
-        copies = 2 if self.wrong == fault.HALF_BYTES else 3  # statistics and the halves of Q
-        if self.form.one_ring and self.wrong != fault.DOUT_UNCOUNTED:
-            copies += 2
-        self.full["q"][stage].arrive(copies=copies)
+        dout_too = self.form.one_ring and self.wrong != fault.DOUT_UNCOUNTED
+        self.full["q"][stage].arrive(copies=(2 if self.wrong == fault.HALF_BYTES else 3) + (2 if dout_too else 0))
         yield
         if self.wrong != fault.STATISTICS_EARLY:
             load_statistics()
@@ -398,7 +396,5 @@ class Pair:
         for cta in self.ctas:
             check(len(cta.written) == len(set(cta.written)) == 2 * len(self.blocks), "a block is missing")
         sums = [cta.dq_sums for cta in self.ctas]
-        if self.form.alternating:
-            sums = [sums[0] + sums[1]]
-        for tiles in sums:
+        for tiles in [sums[0] + sums[1]] if self.form.alternating else sums:
             check(sorted(tiles) == list(range(self.tiles)), "dQ is the sum over", *tiles)
