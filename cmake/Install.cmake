@@ -17,10 +17,7 @@ target_compile_features(flashmask PUBLIC cxx_std_20)
 set_target_properties(flashmask PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 
 install(TARGETS flashmask EXPORT flashmaskTargets)
-if(NOT FLASHMASK_HAS_CUDA)
-  set(absent PATTERN sm90.hpp EXCLUDE)  # declares what this build has not
-endif()
-install(DIRECTORY include/flashmask DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${absent})
+install(DIRECTORY include/flashmask DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET flashmask_app)
   install(TARGETS flashmask_app)
 endif()

@@ -195,7 +195,8 @@ FLASHMASK_API flashmask_status flashmask_sm90_choose_forward_tile(const flashmas
                                                                   flashmask_attention_shape shape, int32_t* block_m,
                                                                   int32_t* block_n);
 FLASHMASK_API flashmask_status flashmask_sm90_backward_tile(int32_t* block_m, int32_t* block_n);
-/* The fastest tile of the backward for a mask and calls of this shape. Deterministic calls take the default one alone. */
+/* The fastest tile of the backward for a mask and calls of this shape. Deterministic calls take the default one alone.
+ */
 FLASHMASK_API flashmask_status flashmask_sm90_choose_backward_tile(const flashmask_mask* mask,
                                                                    flashmask_attention_shape shape,
                                                                    int32_t deterministic, int32_t* block_m,
@@ -211,9 +212,9 @@ FLASHMASK_API flashmask_status flashmask_device_mask_create(flashmask_mask_shape
 FLASHMASK_API flashmask_status flashmask_device_mask_create_for(flashmask_mask_shape shape, int32_t block_m,
                                                                 int32_t block_n, flashmask_attention_shape calls,
                                                                 flashmask_device_mask** mask);
-/* From four device vectors [batch][heads][columns] of any int32 values. A NULL vector stands for lts = rows, lte = rows,
- * uts = 0 or ute = 0: with both of a pair NULL that pair hides nothing, with lts alone [lts, rows), with ute alone
- * [0, ute). They must stay until the stream has passed this call. */
+/* From four device vectors [batch][heads][columns] of any int32 values. A NULL vector stands for lts = rows, lte =
+ * rows, uts = 0 or ute = 0: with both of a pair NULL that pair hides nothing, with lts alone [lts, rows), with ute
+ * alone [0, ute). They must stay until the stream has passed this call. */
 FLASHMASK_API flashmask_status flashmask_device_mask_refill(flashmask_device_mask* mask, const int32_t* lts,
                                                             const int32_t* lte, const int32_t* uts, const int32_t* ute,
                                                             void* stream);

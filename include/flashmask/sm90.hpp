@@ -105,8 +105,9 @@ void forward(ForwardArguments arguments, DeviceMask& mask, const MaskView& vecto
 std::span<const TileShape> backward_tiles(const AttentionShape& shape, bool deterministic = false);
 /// The default, which every call takes.
 TileShape backward_tile();
-/// The fastest of backward_tiles() for `mask`, from exact counts of the tiles that a map would hold times measured
-/// costs: for calls of this shape; others may refuse a map of it. Milliseconds on the host.
+/// The fastest of backward_tiles() for `mask` and calls of this shape, from exact counts of the tiles that a map would
+/// hold times measured costs. On the host: milliseconds for a mask of 131072 columns (the more of its tiles are
+/// partial, the longer: random_eviction takes 26), in proportion to batch rows and mask heads.
 TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& shape, bool deterministic = false);
 
 /// Progress for whoever sends dK and dV on while the backward still runs: counts[chunk] rises with release semantics as

@@ -40,7 +40,8 @@ TEST(PlanJson, a_plan_survives_the_round_trip_bit_by_bit) {
   const Plan empty = balance(none);
   EXPECT_EQ(parse_plan(plan_json(empty).dump(), "empty"), empty);
   flashmask::Workload no_batch;
-  no_batch.unit = WorkUnit::cells, no_batch.ranks = 2, no_batch.chunk = 4, no_batch.columns = 16, no_batch.loads = {0, 0, 0, 0};
+  no_batch.unit = WorkUnit::cells, no_batch.ranks = 2, no_batch.chunk = 4, no_batch.columns = 16,
+  no_batch.loads = {0, 0, 0, 0};
   no_batch.needs = {NeedSets(NeedRuns(0, 4, 4))};
   const Plan plan = balance(no_batch);
   EXPECT_EQ(parse_plan(plan_json(plan).dump(), "no batch"), plan);

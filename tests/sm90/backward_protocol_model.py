@@ -5,11 +5,11 @@
 
 The roles are written down once more as generators that yield wherever another role may get ahead; copies land at any
 time after they were issued, and a product reads its tiles from its issue to the wait for it. SCHEDULES random
-interleavings of random work run in each form of the column role, and each must end, with every read finding the tile or
-block it wants from its beginning to its end. Then each known wrong protocol runs, and at least one of ten times as many
-schedules must find it out. A warpgroup is one actor: what its four warps owe each other is not modelled. In deterministic mode the barriers
-are the same and dS and K have no reader in the dQ warpgroup. The model stands for the protocol only: that the kernel
-follows it is for the reader to see, line by line.
+interleavings of random work run in each form of the column role, and each must end, with every read finding the tile
+or block it wants from its beginning to its end. Then each known wrong protocol runs, and at least one of ten times as
+many schedules must find it out. A warpgroup is one actor: what its four warps owe each other is not modelled. In
+deterministic mode the barriers are the same and dS and K have no reader in the dQ warpgroup. The model stands for the
+protocol only: that the kernel follows it is for the reader to see, line by line.
 """
 import random
 import sys
@@ -63,7 +63,8 @@ WRONG = {
     **dict.fromkeys([K_EARLY, SLOT_EARLY, DS_NOT_FREE, Q_EARLY, DS_EARLY, NO_FENCE, DOUT_EARLY, END_EARLY, END_UNREAD,
                      FEW_WORDS, SLOT_UNREAD], FORMS),
     V_EARLY: [PLAIN],
-    **dict.fromkeys([DOUT_UNCOUNTED, DS_LATE, SLOT_LATE, WRITE_LATE, END_PLACE, NO_LAST_WRITE, VALUE_PARITY], [OVERLAPPED]),
+    **dict.fromkeys([DOUT_UNCOUNTED, DS_LATE, SLOT_LATE, WRITE_LATE, END_PLACE, NO_LAST_WRITE, VALUE_PARITY],
+                    [OVERLAPPED]),
 }
 
 

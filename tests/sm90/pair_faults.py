@@ -29,8 +29,10 @@ OWN_DS_EARLY = "its own dS released before the product with it"
 FEW_WORDS = "one word slot fewer than row stages + 2"
 LEAVES = "no cluster barrier at the end"
 
-# Only where the CTAs have dQ of tiles in turn.
+# Only where dO lands on Q's barrier.
 DOUT_UNCOUNTED = "full_q expects Q and its statistics, not dO, which lands on it too"
+
+# Only where the CTAs have dQ of tiles in turn.
 PEER_DS_LANDED = "the other CTA's dS released when it has landed"
 OWN_TWICE = "dS of a CTA's own tile released by both"
 NOT_PASSED = "the other CTA's tile released by that one only"

@@ -355,6 +355,11 @@ TEST(BackwardTiles, dense_masks_take_pairs_and_short_documents_do_not) {
   EXPECT_EQ(chosen("causal_document", grouped), 128) << "a third more rows";
   for (const AttentionShape& s : {calls, grouped})
     EXPECT_EQ(chosen("global_sliding_window", s), 128) << "few heavy blocks";
+  // Padding that nobody sees does not make equal blocks unequal.
+  ColumnMask padded = masks::build("sliding_window", {.rows = 8192});
+  for (std::int64_t j = 5700; j < 8192; ++j) padded.set(0, 0, j, {0, 8192, 0, 0});
+  EXPECT_EQ(choose_backward_tile(padded, grouped).block_n, 128);
+  EXPECT_EQ(choose_backward_tile(ColumnMask({0, 1, 9, 1}), {0, 9, 1, 1 << 30, 1, 128}).block_n, 128);
   EXPECT_THROW(choose_backward_tile(masks::full({1, 1, 100, 100}), {1, 101, 100, 8, 8, 128}), Error);
 }
 

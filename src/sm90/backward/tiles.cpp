@@ -11,6 +11,7 @@
 #include "sm90/backward/work_list.hpp"
 #include "sm90/tile_map/count_blocks.hpp"
 #include "sm90/validate.hpp"
+#include "tile/class_runs.hpp"
 #include "tile/row_tiling.hpp"
 
 namespace flashmask::sm90 {
@@ -22,15 +23,20 @@ using backward_pass::block_rows;
 /// The default, then the one of a pair of CTAs.
 constexpr std::array tiles{TileShape{block_rows, block_columns}, TileShape{block_rows, 2 * block_columns}};
 
-/// Whether the column blocks are of unequal weight: a quarter of them much lighter than the mean.
+/// Whether the column blocks that are seen are of unequal weight: a quarter of them much lighter than their mean.
 bool has_unequal_blocks(const ColumnMask& mask) {
-  const TileMap map = TileMap::build(mask, tiles.front());
+  const MaskShape& m = mask.shape();
+  tile::ColumnBlockClassifier classifier(tile::RowTiling(m.rows, block_rows), TileRule::minmax);
   std::vector<std::int64_t> row_tiles;
-  for (std::int64_t b = 0; b < mask.shape().batch; ++b) {
-    for (std::int64_t head = 0; head < mask.shape().heads; ++head) {
-      for (std::int64_t block = 0; block < map.column_blocks(); ++block) {
-        std::int64_t& sum = row_tiles.emplace_back(0);
-        for (const TileRun& run : map.column(b, head, block)) sum += run.count;
+  for (std::int64_t b = 0; b < m.batch; ++b) {
+    for (std::int64_t head = 0; head < m.heads; ++head) {
+      const tile::CanonicalColumns columns(mask, b, head);
+      for (std::int64_t first = 0; first < m.columns; first += block_columns) {
+        std::int64_t seen = 0;
+        for (const TileRun& run : classifier.classify(columns, first, std::min(first + block_columns, m.columns))) {
+          if (run.tile_class != TileClass::masked) seen += run.count;
+        }
+        if (seen > 0) row_tiles.push_back(seen);
       }
     }
   }
@@ -42,23 +48,25 @@ bool has_unequal_blocks(const ColumnMask& mask) {
   return backward_pass::much_lighter(*light, mean);
 }
 
+/// Rows that the CTAs of all blocks of `tile` visit.
+std::int64_t visited_rows(const ColumnMask& mask, TileShape tile) {
+  return count_row_blocks(mask.view(), tile).visited * tile.block_m * (tile.block_n / block_columns);
+}
+
 /// What a CTA of a pair takes beside a single one (docs/backward.md, "Pairs"): time for a row of a tile, in
 /// thousandths, and for a block of 128 columns, in rows more.
 struct PairCost {
   std::int64_t row_thousandths, block_rows_more;
 };
-PairCost pair_cost(const ColumnMask& mask, const AttentionShape& s) {
-  if (s.head_dim <= 64) return {987, 42};
-  // Blocks of unequal weight drift apart in the sweep of a group, and single CTAs then wait for Q and dO from DRAM,
-  // which pairs load half as often.
-  const std::int64_t group = s.query_heads / s.kv_heads;
-  const bool drifts = group > 1 && backward_pass::sweep_exceeds_cache(s.rows, group, 128) && has_unequal_blocks(mask);
-  return {drifts ? 800 : 925, 0};
-}
+constexpr PairCost pair_cost{925, 0}, narrow_pair_cost{987, 42};
+/// Blocks of unequal weight drift apart in the sweep of a group, and single CTAs then wait for Q and dO from DRAM,
+/// which pairs load half as often.
+constexpr PairCost drifting_pair_cost{800, 0};
 
-/// Rows that the CTAs of all blocks of `tile` visit.
-std::int64_t visited_rows(const ColumnMask& mask, TileShape tile) {
-  return count_row_blocks(mask.view(), tile).visited * tile.block_m * (tile.block_n / block_columns);
+/// Whether blocks of unequal weight, if the mask has any, drift apart.
+bool may_drift(const AttentionShape& s) {
+  const std::int64_t group = s.query_heads / s.kv_heads;
+  return s.head_dim > 64 && group > 1 && backward_pass::sweep_exceeds_cache(s.rows, group, 128);
 }
 
 }  // namespace
@@ -79,11 +87,14 @@ TileShape backward_tile() {
 TileShape choose_backward_tile(const ColumnMask& mask, const AttentionShape& shape, bool deterministic) {
   const std::span<const TileShape> choices = backward_tiles(shape, deterministic);
   check_mask_shape("the mask", mask.shape(), shape);
-  if (choices.size() == 1) return choices.front();
-  const PairCost cost = pair_cost(mask, shape);
+  if (choices.size() == 1 || shape.batch == 0) return choices.front();
   const std::int64_t blocks = mask.shape().batch * mask.shape().heads * tile::ceil_div(shape.columns, block_columns);
-  const bool pair = visited_rows(mask, choices[1]) * cost.row_thousandths + 1000 * cost.block_rows_more * blocks <
-                    visited_rows(mask, choices[0]) * 1000;
+  const std::int64_t single_rows = visited_rows(mask, choices[0]), pair_rows = visited_rows(mask, choices[1]);
+  const auto gains = [&](const PairCost& cost) {
+    return pair_rows * cost.row_thousandths + 1000 * cost.block_rows_more * blocks < single_rows * 1000;
+  };
+  const bool pair = gains(shape.head_dim > 64 ? pair_cost : narrow_pair_cost) ||
+                    (may_drift(shape) && gains(drifting_pair_cost) && has_unequal_blocks(mask));
   return choices[pair ? 1 : 0];
 }
 
