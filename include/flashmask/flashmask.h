@@ -195,8 +195,7 @@ FLASHMASK_API flashmask_status flashmask_sm90_choose_forward_tile(const flashmas
                                                                   flashmask_attention_shape shape, int32_t* block_m,
                                                                   int32_t* block_n);
 FLASHMASK_API flashmask_status flashmask_sm90_backward_tile(int32_t* block_m, int32_t* block_n);
-/* The fastest tile of the backward for a mask and calls of this shape. Deterministic calls take the default one alone.
- */
+/* The fastest tile of the backward for a mask and calls of this shape. Deterministic calls take the default one. */
 FLASHMASK_API flashmask_status flashmask_sm90_choose_backward_tile(const flashmask_mask* mask,
                                                                    flashmask_attention_shape shape,
                                                                    int32_t deterministic, int32_t* block_m,

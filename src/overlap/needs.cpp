@@ -34,22 +34,28 @@ std::int64_t Owners::local_rows(std::int32_t rank) const {
   return rows;
 }
 
-RankNeeds RankNeeds::build(const NeedRuns& runs, const Owners& owners, Pruning pruning) {
-  core::check(runs.row_chunks() == owners.chunks() && runs.column_chunks() == owners.chunks(),
-              "the need sets are of {} x {} chunks but the plan has {}: build them with the plan's chunk size",
-              runs.row_chunks(), runs.column_chunks(), owners.chunks());
+RankNeeds RankNeeds::build(const ColumnMask& mask, const Owners& owners, Pruning pruning) {
+  const MaskShape& m = mask.shape();
+  core::check(m.rows == m.columns,
+              "the mask has {} rows and {} columns: context parallelism needs as many rows as columns", m.rows,
+              m.columns);
+  core::check(owners.columns == m.columns, "the plan deals {} tokens but the mask has {}: plan this mask",
+              owners.columns, m.columns);
+  const NeedRuns runs = pruning == Pruning::on ? NeedRuns::build(mask, owners.chunk) : NeedRuns();
   const ChunkRun every{0, owners.chunks()};
   RankNeeds needs;
-  needs.batch_ = static_cast<std::int32_t>(runs.batch());
+  needs.batch_ = static_cast<std::int32_t>(m.batch);
   needs.lists_.assign(static_cast<std::size_t>(owners.ranks), {});
-  needs.needers_.assign(static_cast<std::size_t>(runs.batch()), {});
+  needs.needers_.assign(static_cast<std::size_t>(m.batch), {});
   for (auto& by_chunk : needs.needers_) by_chunk.resize(static_cast<std::size_t>(owners.chunks()));
   tile::RunUnion seen(owners.chunks());
   for (std::int32_t r = 0; r < owners.ranks; ++r) {
     for (std::int32_t b = 0; b < needs.batch_; ++b) {
       seen.clear();
-      if (pruning == Pruning::off) seen.add({&every, 1});
-      for (const auto own : owners.chunks_of[static_cast<std::size_t>(r)]) seen.add(runs.row(b, own));
+      if (pruning == Pruning::off && owners.chunks() > 0) seen.add({&every, 1});
+      for (const auto own : owners.chunks_of[static_cast<std::size_t>(r)]) {
+        if (pruning == Pruning::on) seen.add(runs.row(b, own));
+      }
       std::vector<std::int32_t>& list = needs.lists_[static_cast<std::size_t>(r)].emplace_back();
       for (const ChunkRun& run : seen.merged()) {
         for (std::int32_t c = run.begin; c < run.end; ++c) {

@@ -37,8 +37,9 @@ enum class Pruning : std::uint8_t {
 class RankNeeds {
  public:
   RankNeeds() = default;
-  /// Of the chunks' need sets. Throws invalid_argument unless they are cut like the plan.
-  static RankNeeds build(const NeedRuns& runs, const Owners& owners, Pruning pruning);
+  /// Throws invalid_argument unless the mask has as many rows and columns as the plan deals tokens. What is not pruned
+  /// is never looked at.
+  static RankNeeds build(const ColumnMask& mask, const Owners& owners, Pruning pruning);
 
   [[nodiscard]] std::int32_t ranks() const { return static_cast<std::int32_t>(lists_.size()); }
   [[nodiscard]] std::int32_t batch() const { return batch_; }

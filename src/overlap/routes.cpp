@@ -2,16 +2,8 @@
 
 #include <algorithm>
 
-#include "core/check.hpp"
-
 namespace flashmask::overlap {
 namespace {
-
-NeedRuns runs_of(const ColumnMask& mask, std::int64_t chunk, Pruning pruning) {
-  if (pruning == Pruning::on) return NeedRuns::build(mask, chunk);
-  const MaskShape& m = mask.shape();  // what is not pruned is never looked at
-  return NeedRuns::build(ColumnMask(MaskShape{m.batch, 1, m.rows, m.columns}), chunk);
-}
 
 std::vector<std::vector<std::int32_t>> sources_of(const Routes& routes) {
   std::vector<std::vector<std::int32_t>> sources(static_cast<std::size_t>(routes.owners.ranks));
@@ -29,19 +21,13 @@ std::vector<std::vector<std::int32_t>> sources_of(const Routes& routes) {
 
 std::shared_ptr<const Routes> Routes::build(const ColumnMask& mask, const Plan& plan, Pruning pruning,
                                             const ScheduleOptions& options) {
-  const MaskShape& m = mask.shape();
-  core::check(m.rows == m.columns,
-              "the mask has {} rows and {} columns: context parallelism needs as many rows as columns", m.rows,
-              m.columns);
-  core::check(plan.columns() == m.columns, "the plan deals {} tokens but the mask has {}: plan this mask",
-              plan.columns(), m.columns);
   auto routes = std::make_shared<Routes>();
   routes->mask_digest = mask.digest();
   routes->plan_digest = plan.digest();
   routes->pruning = pruning;
   routes->options = options;
   routes->owners = Owners::of(plan);
-  routes->needs = RankNeeds::build(runs_of(mask, plan.chunk(), pruning), routes->owners, pruning);
+  routes->needs = RankNeeds::build(mask, routes->owners, pruning);
   routes->gather = schedule_gather(routes->owners, routes->needs, options);
   routes->reduce = schedule_reduce(routes->owners, routes->needs, routes->gather, options);
   routes->layout = Layout::build(routes->owners, routes->needs, routes->reduce);

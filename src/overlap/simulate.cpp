@@ -70,7 +70,7 @@ class Simulation {
         cluster_(cluster),
         options_(options),
         owners_(Owners::of(plan)),
-        needs_(RankNeeds::build(NeedRuns::build(mask, plan.chunk()), owners_, options.pruning)),
+        needs_(RankNeeds::build(mask, owners_, options.pruning)),
         gather_(schedule_gather(owners_, needs_, options.schedule)),
         reduce_(schedule_reduce(owners_, needs_, gather_, options.schedule)),
         sms_(options.overlapping == Overlapping::on && owners_.ranks > 1 ? cluster.sms - cluster.communication_sms

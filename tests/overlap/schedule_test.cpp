@@ -29,7 +29,7 @@ struct Schedules {
   Schedules(const ColumnMask& mask, const Plan& plan, Pruning pruning = Pruning::on,
             const ScheduleOptions& options = {})
       : owners(Owners::of(plan)),
-        needs(RankNeeds::build(NeedRuns::build(mask, plan.chunk()), owners, pruning)),
+        needs(RankNeeds::build(mask, owners, pruning)),
         gather(schedule_gather(owners, needs, options)),
         reduce(schedule_reduce(owners, needs, gather, options)) {}
 };
