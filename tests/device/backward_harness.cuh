@@ -45,12 +45,12 @@ struct BackwardCase {
   }
 
   void poison() { dq.poison(), dk.poison(), dv.poison(), workspace.poison(); }
-  void run_backward() const {
+  void run_backward(cudaStream_t stream = nullptr) const {
     const ForwardCase<T>& f = forward;
     sm90::BackwardArguments a;
     a.shape = f.shape, a.map = &mask.view(), a.scale = f.setup.scale, a.deterministic = deterministic;
     a.q = f.q.view(), a.k = f.k.view(), a.v = f.v.view(), a.out = f.out.view(), a.dout = dout.view();
-    a.lse = f.lse.data(), a.workspace = workspace.data();
+    a.lse = f.lse.data(), a.workspace = workspace.data(), a.stream = stream;
     a.dq = dq.mutable_view(), a.dk = dk.mutable_view(), a.dv = dv.mutable_view();
     sm90::backward(a);
   }
@@ -110,6 +110,13 @@ struct BackwardCase {
     return most;
   }
 };
+
+/// To compare bit by bit.
+template <typename T>
+std::string bytes_of(const DeviceTensor<T>& tensor) {
+  const std::vector<T> raw = const_cast<DeviceTensor<T>&>(tensor).buffer().download();
+  return {reinterpret_cast<const char*>(raw.data()), raw.size() * sizeof(T)};
+}
 
 /// The case as what the public function describes, for calls with options of their own.
 template <typename T>

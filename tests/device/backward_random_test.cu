@@ -120,12 +120,6 @@ TEST(BackwardRandom, counts_every_visible_cell_of_random_masks_of_every_family) 
   }
 }
 
-template <typename T>
-std::string bytes_of(const DeviceTensor<T>& tensor) {
-  const std::vector<T> raw = const_cast<DeviceTensor<T>&>(tensor).buffer().download();
-  return {reinterpret_cast<const char*>(raw.data()), raw.size() * sizeof(T)};
-}
-
 TEST(BackwardRandom, A30_deterministic_gradients_are_bitwise_equal_over_20_runs) {
   const ForwardWorkspace workspace;
   for (const std::int64_t kv_heads : {4, 2, 1}) {

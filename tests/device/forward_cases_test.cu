@@ -4,49 +4,13 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <optional>
 
 #include "device/forward_harness.cuh"
+#include "device/numbered_cases.hpp"
 
 namespace flashmask::device {
 namespace {
-
-using Counts = std::vector<std::int64_t>;
-using Column = std::function<HiddenRows(std::int32_t)>;
-
-constexpr std::int32_t least = std::numeric_limits<std::int32_t>::min(),
-                       most = std::numeric_limits<std::int32_t>::max();
-
-/// One matrix whose column j hides what `column` says.
-ColumnMask mask_of(std::int32_t rows, std::int32_t columns, const Column& column) {
-  ColumnMask mask({1, 1, rows, columns});
-  for (std::int32_t j = 0; j < columns; ++j) mask.set(0, 0, j, column(j));
-  return mask;
-}
-
-ColumnMask causal_with(std::int32_t n, const std::function<std::int32_t(std::int32_t)>& lts) {
-  return mask_of(n, n, [&](std::int32_t j) { return HiddenRows{lts(j), n, 0, j}; });
-}
-
-/// The ends of consecutive documents, by column.
-std::vector<std::int32_t> ends(const std::vector<std::int32_t>& lengths) {
-  std::vector<std::int32_t> end;
-  for (const std::int32_t length : lengths) {
-    const auto last = static_cast<std::int32_t>(end.size()) + length;
-    end.insert(end.end(), static_cast<std::size_t>(length), last);
-  }
-  return end;
-}
-
-Counts all(std::int64_t rows, std::int64_t count) {
-  return Counts(static_cast<std::size_t>(rows), count);
-}
-Counts one_to(std::int64_t rows) {
-  Counts counts;
-  for (std::int64_t i = 1; i <= rows; ++i) counts.push_back(i);
-  return counts;
-}
 
 void probe(const AttentionShape& shape, const MaskView& mask,
            const std::function<std::int64_t(std::int64_t, std::int64_t, std::int64_t)>& count,
@@ -94,37 +58,8 @@ void golden(const ColumnMask& mask, const Counts& counts) {
   }
 }
 
-TEST(ForwardCases, A1_one_document_of_7_and_a_pad) {
-  golden(mask_of(8, 8, [](std::int32_t j) { return HiddenRows{7, 8, 0, j < 7 ? 0 : 8}; }), {7, 7, 7, 7, 7, 7, 7, 0});
-}
-TEST(ForwardCases, A2_documents_4_and_3_and_pads) {
-  const auto end = ends({4, 3});
-  golden(mask_of(10, 10,
-                 [&](std::int32_t j) {
-                   return j < 7 ? HiddenRows{end[j], 10, 0, j < 4 ? 0 : 4} : HiddenRows{0, 10, 0, 0};
-                 }),
-         {4, 4, 4, 4, 3, 3, 3, 0, 0, 0});
-}
-TEST(ForwardCases, A3_padding_between_documents) {
-  const std::vector<std::int32_t> ids{1, 1, 1, 0, 2, 2, 0, 0}, end{3, 3, 3, 0, 6, 6, 0, 0};
-  golden(causal_with(8, [&](std::int32_t j) { return ids[j] == 0 ? 0 : end[j]; }), {1, 2, 3, 0, 1, 2, 0, 0});
-}
-TEST(ForwardCases, A4_everything_hidden) {
-  golden(causal_with(128, [](std::int32_t) { return 0; }), all(128, 0));
-}
-TEST(ForwardCases, A5_nothing_hidden_then_everything) {
-  golden(mask_of(300, 300, [](std::int32_t) { return HiddenRows{300, 300, 0, 0}; }), all(300, 300));
-  golden(mask_of(300, 300, [](std::int32_t) { return HiddenRows{300, 300, 0, 300}; }), all(300, 0));
-}
-TEST(ForwardCases, A6_documents_with_a_ragged_dead_tail) {
-  const auto end = ends({92, 63, 117, 28});
-  Counts counts;
-  for (const std::int64_t n : {92, 63, 117}) {
-    const Counts part = one_to(n);
-    counts.insert(counts.end(), part.begin(), part.end());
-  }
-  counts.resize(300, 0);
-  golden(causal_with(300, [&](std::int32_t j) { return std::min(end[j], 272); }), counts);
+TEST(ForwardCases, one_matrix_whose_counts_are_known) {
+  for (const NumberedCase& c : numbered_cases()) ASSERT_NO_FATAL_FAILURE(golden(c.mask, c.counts)) << c.name;
 }
 TEST(ForwardCases, A8_documents_of_one_token_give_the_values_themselves_cases_with_long_rows) {
   for (const std::int64_t n : {257, 70000}) {
@@ -141,22 +76,6 @@ TEST(ForwardCases, A8_documents_of_one_token_give_the_values_themselves_cases_wi
       ASSERT_NEAR(lse[i], score / 8, 2e-5) << "row " << i;
     }
   }
-}
-TEST(ForwardCases, A9_one_row_sees_all) {
-  golden(mask_of(1, 127, [](std::int32_t) { return HiddenRows{1, 1, 0, 0}; }), {127});
-}
-TEST(ForwardCases, A10_more_rows_than_columns) {
-  Counts counts;
-  for (std::int64_t i = 0; i < 128; ++i) counts.push_back(i);
-  golden(mask_of(128, 127, [](std::int32_t j) { return HiddenRows{128, 128, 0, j + 1}; }), counts);
-}
-TEST(ForwardCases, A11_five_rows_three_columns) {
-  golden(mask_of(5, 3, [](std::int32_t j) { return HiddenRows{5, 5, 0, j + 2}; }), {0, 0, 1, 2, 3});
-}
-TEST(ForwardCases, A12_few_rows_of_very_many_columns) {
-  Counts counts;
-  for (std::int64_t i = 0; i < 128; ++i) counts.push_back(33665 + i);
-  golden(mask_of(128, 33792, [](std::int32_t j) { return HiddenRows{128, 128, 0, std::max(0, j - 33664)}; }), counts);
 }
 TEST(ForwardCases, A13_per_head_mask_reaches_the_query_heads_of_its_kv_head) {
   ColumnMask mask({1, 2, 256, 256});
@@ -181,34 +100,6 @@ TEST(ForwardCases, A14_batch_rows_keep_their_own_masks) {
   probe(packable, mask.view(), count, packed_tile(64));
   oracle(packable, mask.view(), Layout::padded, packed_tile(64));
 }
-TEST(ForwardCases, A15_an_empty_run_inside_a_tile) {
-  golden(mask_of(256, 256, [](std::int32_t) { return HiddenRows{200, 200, 0, 0}; }), all(256, 256));
-}
-TEST(ForwardCases, A16_an_inverted_run_is_empty) {
-  golden(mask_of(512, 512, [](std::int32_t) { return HiddenRows{300, 100, 0, 0}; }), all(512, 512));
-}
-TEST(ForwardCases, A17_overlapping_and_touching_runs) {
-  Counts counts = all(512, 512);
-  std::fill(counts.begin() + 100, counts.begin() + 400, 0);
-  golden(mask_of(512, 512, [](std::int32_t) { return HiddenRows{100, 300, 200, 400}; }), counts);
-  golden(mask_of(512, 512, [](std::int32_t) { return HiddenRows{100, 250, 250, 400}; }), counts);
-}
-TEST(ForwardCases, A18_bounds_outside_the_rows) {
-  golden(causal_with(64, [](std::int32_t) { return 65; }), one_to(64));
-  golden(mask_of(64, 64, [](std::int32_t) { return HiddenRows{64, 64, 0, -3}; }), all(64, 64));
-  golden(mask_of(64, 64, [](std::int32_t j) { return HiddenRows{most, most, least, j}; }), one_to(64));
-  golden(mask_of(64, 64, [](std::int32_t) { return HiddenRows{64, most, least, least}; }), all(64, 64));
-}
-TEST(ForwardCases, A19_start_at_before_and_beyond_the_diagonal) {
-  golden(causal_with(256, [](std::int32_t j) { return j + 1; }), all(256, 1));
-  golden(causal_with(256, [](std::int32_t j) { return j; }), all(256, 0));
-  golden(causal_with(256, [](std::int32_t j) { return std::min(j + 300, 256); }), one_to(256));
-}
-TEST(ForwardCases, A20_global_and_window) {
-  golden(masks::global_sliding_window({1, 1, 64, 64}, 16, 100), all(64, 64));
-  golden(masks::global_sliding_window({1, 1, 64, 64}, 64, 0), all(64, 64));
-  golden(masks::global_sliding_window({1, 1, 64, 64}, 0, 0), all(64, 1));
-}
 TEST(ForwardCases, A21_ragged_everything) {
   const ColumnMask mask = mask_of(239, 203, [](std::int32_t j) { return HiddenRows{239, 239, 0, j + 36}; });
   const AttentionShape shape{1, 239, 203, 6, 2, 80};
@@ -216,43 +107,10 @@ TEST(ForwardCases, A21_ragged_everything) {
         [](std::int64_t, std::int64_t, std::int64_t i) { return std::max<std::int64_t>(0, i - 35); });
   oracle(shape, mask.view());
 }
-TEST(ForwardCases, A24_columns_around_powers_of_two) {
-  for (const std::int32_t columns : {16383, 16384, 16385, 16512, 16513, 32769}) {
-    const ColumnMask mask = mask_of(64, columns, [&](std::int32_t j) {
-      return HiddenRows{64, 64, 0, std::max(0, j - columns + 64)};
-    });
-    Counts counts;
-    for (std::int64_t i = 0; i < 64; ++i) counts.push_back(columns - 63 + i);
-    ASSERT_NO_FATAL_FAILURE(golden(mask, counts)) << columns;
-  }
-}
-TEST(ForwardCases, A25_windows_without_bound) {
-  using masks::WindowSide;
-  const MaskShape shape{1, 1, 200, 200};
-  golden(masks::window(shape, WindowSide::unbounded(), WindowSide::unbounded()), all(200, 200));
-  golden(masks::window(shape, WindowSide::unbounded(), WindowSide::keys(0)), one_to(200));
-  golden(masks::window(shape, WindowSide::keys(0), WindowSide::keys(0)), all(200, 1));
-}
 TEST(ForwardCases, A26_as_many_heads_as_rows_in_every_layout) {
   const ColumnMask mask = causal_with(64, [](std::int32_t) { return 64; });
   for (const Layout layout : {Layout::bshd, Layout::bhsd, Layout::padded})
     oracle({1, 64, 64, 64, 64, 64}, mask.view(), layout);
-}
-TEST(ForwardCases, A27_prefix_tree) {
-  const std::vector<std::int32_t> lts{10, 10, 6, 5, 5, 6, 10, 8, 10, 10};
-  golden(causal_with(10, [&](std::int32_t j) { return lts[j]; }), {1, 2, 3, 4, 5, 4, 3, 4, 4, 5});
-}
-TEST(ForwardCases, A28_share_question) {
-  const std::vector<std::int32_t> lts{7, 7, 4, 4, 7, 7, 7, 10, 9, 10};
-  golden(causal_with(10, [&](std::int32_t j) { return lts[j]; }), {1, 2, 3, 4, 3, 4, 5, 1, 2, 2});
-}
-TEST(ForwardCases, A29_prefix_lm_documents) {
-  const std::vector<std::int32_t> ute{0, 0, 2, 3, 4, 5, 6, 7};
-  golden(mask_of(8, 8,
-                 [&](std::int32_t j) {
-                   return HiddenRows{j < 5 ? 5 : 8, 8, 0, ute[j]};
-                 }),
-         {2, 2, 3, 4, 5, 1, 2, 3});
 }
 TEST(ForwardCases, A31_two_streams_and_other_shapes_on_one_workspace_equal_serial_calls) {
   const ColumnMask small = causal_with(500, [](std::int32_t) { return 300; }),
