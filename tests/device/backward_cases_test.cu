@@ -177,5 +177,40 @@ TEST(BackwardCases, A32_a_captured_call_replays_on_a_refilled_mask) {
   }
 }
 
+/// Positions [first, first + part's) of `whole`, both [1][position][head][dim].
+void take(const DeviceTensor<__nv_bfloat16>& part, const DeviceTensor<__nv_bfloat16>& whole, std::int64_t first) {
+  const auto bytes = static_cast<std::size_t>(part.size()) * sizeof(__nv_bfloat16);
+  require(cudaMemcpy(part.data(), whole.data() + first * whole.strides()[1], bytes, cudaMemcpyDeviceToDevice),
+          "cudaMemcpy of a part");
+}
+TEST(BackwardCases, tensors_of_more_than_2_31_elements_are_right_on_both_sides_of_them) {
+  constexpr std::int64_t heads = 128, dim = 128, document = 250, documents = 532, rows = document * documents;
+  constexpr std::int64_t border =
+      (std::int64_t{1} << 31) / (heads * dim * document);  // the document element 2^31 is in
+  static_assert(rows * heads * dim > std::int64_t{1} << 31 && border + 1 < documents);
+  const ColumnMask mask = causal_with(rows, [](std::int32_t j) { return (j / document + 1) * document; }),
+                   causal = causal_with(document, [](std::int32_t) { return document; });
+  const ForwardWorkspace workspace;
+  for (const auto& [deterministic, columns] : modes) {
+    Case whole({1, rows, rows, heads, heads, dim}, mask.view(), 5, deterministic, Layout::bshd, 1, {64, columns});
+    whole.forward.poison(), whole.poison();
+    whole.run(workspace);
+    for (const std::int64_t n : {std::int64_t{0}, border, documents - 1}) {
+      Case part({1, document, document, heads, heads, dim}, causal.view(), 6, deterministic);
+      const std::int64_t first = n * document;
+      take(part.forward.q, whole.forward.q, first), take(part.forward.k, whole.forward.k, first);
+      take(part.forward.v, whole.forward.v, first), take(part.forward.out, whole.forward.out, first);
+      take(part.dout, whole.dout, first), take(part.dq, whole.dq, first);
+      take(part.dk, whole.dk, first), take(part.dv, whole.dv, first);
+      require(cudaMemcpy2D(part.forward.lse.data(), document * sizeof(float), whole.forward.lse.data() + first,
+                           rows * sizeof(float), document * sizeof(float), heads, cudaMemcpyDeviceToDevice),
+              "cudaMemcpy2D of lse");
+      WorstErrors errors;
+      const std::string how = "document " + std::to_string(n) + ", " + std::to_string(columns) + " columns";
+      ASSERT_TRUE(part.forward.expect_right(errors, how) && part.expect_right(errors, how)) << deterministic;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace flashmask::device
