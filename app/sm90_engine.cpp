@@ -97,7 +97,7 @@ struct Sm90Engine::State {
     a.q = rows_of(q), a.k = columns_of(k), a.v = columns_of(v), a.out = rows_of(out), a.dout = rows_of(dout);
     a.lse = static_cast<const float*>(lse.data());
     a.dq = rows_of(dq), a.dk = columns_of(dk), a.dv = columns_of(dv);
-    a.workspace = backward_workspace.data(), a.stream = stream.get();
+    a.workspace = backward_workspace.data(), a.workspace_bytes = backward_workspace.bytes(), a.stream = stream.get();
     sm90::backward(a);
   }
   void check_forward() const { sm90::check_workspace(forward_workspace.data(), stream.get()); }

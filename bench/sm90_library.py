@@ -23,12 +23,13 @@ def call_struct(name, tensors_in, tensors_out, tail):
     """A ctypes mirror of one of the sm90 argument structs of flashmask.h."""
     fields = [("struct_size", ctypes.c_size_t), ("shape", Shape), ("mask", ctypes.c_void_p), ("dtype", ctypes.c_int32)]
     fields += [(t, Tensor) for t in tensors_in] + [("lse", ctypes.c_void_p)] + [(t, Tensor) for t in tensors_out]
-    fields += [("scale", ctypes.c_float), ("workspace", ctypes.c_void_p), ("stream", ctypes.c_void_p), (tail, ctypes.c_int32)]
+    fields += [("scale", ctypes.c_float), ("workspace", ctypes.c_void_p), ("stream", ctypes.c_void_p), *tail]
     return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
-ForwardCall = call_struct("ForwardCall", ("q", "k", "v", "out"), (), "grid")
-BackwardCall = call_struct("BackwardCall", ("q", "k", "v", "out", "dout"), ("dq", "dk", "dv"), "deterministic")
+ForwardCall = call_struct("ForwardCall", ("q", "k", "v", "out"), (), [("grid", ctypes.c_int32)])
+BackwardCall = call_struct("BackwardCall", ("q", "k", "v", "out", "dout"), ("dq", "dk", "dv"),
+                           [("deterministic", ctypes.c_int32), ("workspace_bytes", ctypes.c_size_t)])
 
 
 class Library:
@@ -101,6 +102,7 @@ class Ours:
                 if kind is Tensor:
                     setattr(call, field, view_of(self.tensors[field]))
             calls[name] = call
+        calls["backward"].workspace_bytes = self.backward_workspace.numel()
         return calls
 
     def forward(self):

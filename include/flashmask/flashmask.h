@@ -21,7 +21,7 @@ extern "C" {
 #define FLASHMASK_API
 #endif
 
-#define FLASHMASK_ABI_VERSION 1
+#define FLASHMASK_ABI_VERSION 2
 
 typedef enum flashmask_status {
   FLASHMASK_OK = 0,
@@ -227,7 +227,7 @@ typedef struct flashmask_sm90_forward_arguments {
   int32_t dtype;
   flashmask_tensor q, k, v, out;
   float* lse;
-  float scale;     /* 1e-30 to 1e30; 0: 1 / sqrt(head_dim) */
+  float scale;     /* 1e-20 to 1e8; 0: 1 / sqrt(head_dim) */
   void* workspace; /* 16-byte aligned; prepared once; one per stream in flight */
   void* stream;
   int32_t grid; /* CTAs; 0: one per multiprocessor */
@@ -244,7 +244,8 @@ typedef struct flashmask_sm90_backward_arguments {
   float scale;     /* must be the forward's; 0: 1 / sqrt(head_dim) */
   void* workspace; /* 256-byte aligned; needs no preparation */
   void* stream;
-  int32_t deterministic; /* 1: bitwise equal from run to run */
+  int32_t deterministic;  /* 1: bitwise equal from run to run */
+  size_t workspace_bytes; /* what the workspace has; flashmask_sm90_backward_workspace_bytes() or more */
 } flashmask_sm90_backward_arguments;
 
 FLASHMASK_API flashmask_status flashmask_sm90_forward_workspace_bytes(size_t* bytes);

@@ -74,7 +74,7 @@ struct ForwardArguments {
   TensorView q, k, v;                ///< device memory, bf16 or f16, dim stride 1, other strides multiples of 8
   MutableTensorView out;
   float* lse = nullptr;          ///< contiguous [batch][query_heads][rows]
-  std::optional<float> scale{};  ///< 1e-30 to 1e30; default 1 / sqrt(head_dim)
+  std::optional<float> scale{};  ///< 1e-20 to 1e8; default 1 / sqrt(head_dim)
   void* workspace = nullptr;     ///< forward_workspace_bytes(), prepared once; one per stream in flight
   void* stream = nullptr;        ///< cudaStream_t
   std::int32_t grid = 0;         ///< CTAs; 0: one per multiprocessor
@@ -123,10 +123,10 @@ struct BackwardArguments {
   TensorView q, k, v, out, dout;     ///< device memory, bf16 or f16, dim stride 1, other strides multiples of 8
   const float* lse = nullptr;        ///< the forward's, contiguous [batch][query_heads][rows]
   MutableTensorView dq, dk, dv;
-  std::optional<float> scale{};  ///< 1e-30 to 1e30; default 1 / sqrt(head_dim)
-  void* workspace = nullptr;     ///< backward_workspace_bytes(), 256-byte aligned, needs no preparation; one per call
-                                 ///< in flight
-  void* stream = nullptr;        ///< cudaStream_t
+  std::optional<float> scale{};     ///< 1e-20 to 1e8; default 1 / sqrt(head_dim)
+  void* workspace = nullptr;        ///< 256-byte aligned, needs no preparation; one per call in flight
+  std::size_t workspace_bytes = 0;  ///< what it has; backward_workspace_bytes() or more
+  void* stream = nullptr;           ///< cudaStream_t
   /// Bitwise equal results from run to run. dQ then has a pass of its own (seven products instead of five).
   bool deterministic = false;
   /// Order in which column blocks of the map are taken, e.g. remote chunks first: a permutation of (mask batch row,

@@ -135,6 +135,7 @@ flashmask_status flashmask_sm90_backward(const flashmask_sm90_backward_arguments
     set_gradients(b, a);
     b.map = &required(a.mask, "mask").value.view();
     b.workspace = a.workspace;
+    b.workspace_bytes = a.workspace_bytes;
     b.stream = a.stream;
     b.deterministic = a.deterministic != 0;
     sm90::backward(b);

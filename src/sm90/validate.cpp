@@ -31,9 +31,10 @@ constexpr std::int64_t largest_extent = (std::int64_t{1} << 31) - 1 - 512;
 /// Smallest tile that work is counted in, of rows or columns.
 constexpr std::int64_t work_positions = 64;
 
-/// What the kernels' float32 arithmetic takes: they work with scale x log2(e), and the backward starts S from -lse /
-/// scale.
-constexpr float smallest_scale = 1e-30F, largest_scale = 1e30F;
+/// What the kernels' float32 arithmetic takes: they work with scale x log2(e), the forward's rows start from a maximum
+/// of -1e30 (softmax.cuh), which stays finite times that and below every score worth a name, and the backward starts S
+/// from -lse / scale.
+constexpr float smallest_scale = 1e-20F, largest_scale = 1e8F;
 
 /// Shape, element type and scale: what both passes ask of a call as a whole.
 void check_call(const AttentionShape& s, DType dtype, const std::optional<float>& scale) {
@@ -172,6 +173,12 @@ void validate(const BackwardArguments& a) {
   check_call(s, a.q.dtype, a.scale);
   check_map(a.map, s, backward_tiles(s, a.deterministic), "one of backward_tiles(shape, deterministic)");
   check_backward_memory(a.workspace);
+  const std::size_t needed =
+      backward_workspace_bytes(s, {a.map->batch, a.map->heads, s.rows, s.columns}, a.deterministic);
+  core::check(a.workspace_bytes >= needed,
+              "workspace_bytes is {}: this call needs {}; allocate backward_workspace_bytes() of its shape, mask shape "
+              "and deterministic",
+              a.workspace_bytes, needed);
   if (a.order != nullptr) layout::check_alignment("order", a.order, alignof(std::int32_t));
   if (a.completion) check_completion(*a.completion);
   if (s.batch == 0) return;

@@ -51,6 +51,7 @@ struct BackwardCase {
     a.shape = f.shape, a.map = &mask.view(), a.scale = f.setup.scale, a.deterministic = deterministic;
     a.q = f.q.view(), a.k = f.k.view(), a.v = f.v.view(), a.out = f.out.view(), a.dout = dout.view();
     a.lse = f.lse.data(), a.workspace = workspace.data(), a.stream = stream;
+    a.workspace_bytes = static_cast<std::size_t>(workspace.size());
     a.dq = dq.mutable_view(), a.dk = dk.mutable_view(), a.dv = dv.mutable_view();
     sm90::backward(a);
   }

@@ -103,7 +103,7 @@ TEST(Backward, without_columns_or_rows_the_gradients_that_exist_are_zero) {
       a.shape = shape, a.map = &mask.view(), a.lse = lse.data(), a.deterministic = deterministic;
       a.q = a.k = a.v = a.out = a.dout = q.view();
       a.dq = dq.mutable_view(), a.dk = dk.mutable_view(), a.dv = dv.mutable_view();
-      a.workspace = workspace.data();
+      a.workspace = workspace.data(), a.workspace_bytes = static_cast<std::size_t>(workspace.size());
       sm90::backward(a);
       sm90::check_backward_workspace(workspace.data(), nullptr);
       for (const auto* t : {&dq, &dk, &dv}) {

@@ -67,6 +67,7 @@ ForwardArguments good_forward(const TileMapView& map) {
 BackwardArguments good_backward(const TileMapView& map) {
   BackwardArguments a;
   a.shape = shape, a.map = &map, a.workspace = memory[0], a.lse = reinterpret_cast<const float*>(memory[1]);
+  a.workspace_bytes = std::size_t{1} << 40;
   a.q = tensor_at(2), a.k = tensor_at(3), a.v = tensor_at(4), a.out = tensor_at(5), a.dout = tensor_at(6);
   a.dq = output_at(7), a.dk = output_at(8), a.dv = output_at(9);
   return a;
@@ -166,10 +167,10 @@ void expect_common_refusals(const Arguments& good) {
   expect_map_refusals(good);
   expect_tensor_refusals(good);
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  for (const float scale : {-1.0F, 0.0F, 1e-31F, 1e31F, 3e38F, infinity, std::numeric_limits<float>::quiet_NaN()}) {
+  for (const float scale : {-1.0F, 0.0F, 0.9e-20F, 1.1e8F, 3e38F, infinity, std::numeric_limits<float>::quiet_NaN()}) {
     A a = good;
     a.scale = scale;
-    EXPECT_NE(refusal(a).find("the kernels take 1e-30 to 1e"), std::string::npos) << scale << ": " << refusal(a);
+    EXPECT_NE(refusal(a).find("the kernels take 1e-20 to 1e"), std::string::npos) << scale << ": " << refusal(a);
   }
   expect_refused<A>(good, "workspace", [](A& a, M&) { a.workspace = nullptr; });
   expect_refused<A>(good, "workspace", [](A& a, M&) { a.workspace = memory[0] + 8; });
@@ -273,6 +274,17 @@ TEST(Validate, backward_names_what_is_wrong) {
   expect_output_refusals<A>(good, "dv", [](A& a) -> MutableTensorView& { return a.dv; });
   expect_refused<A>(good, "dk and dv are the same memory", [](A& a, M&) { a.dv.data = a.dk.data; });
   expect_refused<A>(good, "workspace", [](A& a, M&) { a.workspace = memory[0] + 16; });
+  for (const bool deterministic : {false, true}) {
+    A exact = good;
+    exact.deterministic = deterministic;
+    exact.workspace_bytes =
+        backward_workspace_bytes(shape, {map.batch, map.heads, shape.rows, shape.columns}, deterministic);
+    EXPECT_EQ(refusal(exact), "");
+    --exact.workspace_bytes;
+    const std::string text = "workspace_bytes is " + std::to_string(exact.workspace_bytes) + ": this call needs " +
+                             std::to_string(exact.workspace_bytes + 1);
+    EXPECT_NE(refusal(exact).find(text), std::string::npos) << refusal(exact);
+  }
   expect_refused<A>(good, "dout is null", [](A& a, M&) { a.dout.data = nullptr; });
   expect_refused<A>(good, "out is null", [](A& a, M&) { a.out.data = nullptr; });
   expect_refused<A>(good, "order: the data pointer must be aligned to 4",
