@@ -46,7 +46,7 @@ void check_call(const AttentionShape& s, DType dtype, const std::optional<float>
   }
   const float value = scale.value_or(1);
   core::check(value >= smallest_scale && value <= largest_scale,
-              "scale is {}: the kernels take {} to {}; scale q or k instead, or leave it unset for 1 / sqrt(head_dim)",
+              "scale is {}: the kernels take {:g} to {:g}; scale q or k instead, or leave it unset for 1 / sqrt(head_dim)",
               value, smallest_scale, largest_scale);
 }
 
