@@ -8,6 +8,7 @@
 #include "sm90/backward/instances.hpp"
 #include "sm90/backward/split.hpp"
 #include "sm90/backward/work_list.cuh"
+#include "sm90/load_kernels.hpp"
 
 namespace flashmask::sm90::backward_pass {
 
@@ -72,6 +73,7 @@ template <BackwardConfig C>
 cudaError_t launch_combine(const CombineParameters& parameters, cudaStream_t stream) {
   const Extents& e = parameters.extents;
   const std::int64_t blocks = std::int64_t{e.batch} * (e.kv_heads / parameters.parts) * pieces_of_head(e);
+  if (blocks == 0) return load_kernel(combine_kernel<C>);
   combine_kernel<C><<<static_cast<unsigned>(blocks), warpgroup_threads, 0, stream>>>(parameters, C);
   return cudaGetLastError();
 }

@@ -24,7 +24,8 @@ inline constexpr BackwardConfig d128_f16_paired{.head_dim = 128, .bf16 = false, 
 inline constexpr BackwardConfig d64_bf16_paired{.head_dim = 64, .bf16 = true, .accumulate_dq = true, .paired = true};
 inline constexpr BackwardConfig d64_f16_paired{.head_dim = 64, .bf16 = false, .accumulate_dq = true, .paired = true};
 
-/// Queue the main kernel on `blocks` SMs; return CUDA's status.
+/// Queue the main kernel on `blocks` SMs; return CUDA's status. All of these load their kernel where a call has no
+/// blocks.
 using LaunchMain = cudaError_t(const MainParameters& parameters, std::int32_t blocks, cudaStream_t stream);
 LaunchMain launch_d128_bf16, launch_d128_f16, launch_d64_bf16, launch_d64_f16, launch_d128_bf16_paired,
     launch_d128_f16_paired, launch_d64_bf16_paired, launch_d64_f16_paired;

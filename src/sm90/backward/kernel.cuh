@@ -12,6 +12,7 @@
 #include "sm90/backward/parameters.hpp"
 #include "sm90/backward/scheduler.cuh"
 #include "sm90/backward/shared_memory.hpp"
+#include "sm90/load_kernels.hpp"
 #include "sm90/ptx/barrier.cuh"
 #include "sm90/ptx/cluster.cuh"
 #include "sm90/ptx/fence.cuh"
@@ -94,6 +95,7 @@ cudaError_t launch_main(const MainParameters& parameters, std::int32_t blocks, c
   const cudaError_t status =
       cudaFuncSetAttribute(main_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (status != cudaSuccess) return status;
+  if (blocks == 0) return load_kernel(main_kernel<C>);
   if constexpr (C.paired) {
     cudaLaunchAttribute pair{};
     pair.id = cudaLaunchAttributeClusterDimension;

@@ -1,6 +1,7 @@
 #include "sm90/backward/launch.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/check.hpp"
 #include "sm90/backward/config.hpp"
@@ -277,6 +278,20 @@ void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stre
                              .dq = strided(call.dq)},
                             stream),
              "launch of convert_kernel");
+}
+
+void load_kernels() {
+  const auto check = [](cudaError_t status) { check_cuda(status, "cudaFuncGetAttributes of a backward kernel"); };
+  check(launch_prepare({}, nullptr));
+  for (const std::int32_t head_dim : {64, 128}) {
+    for (const bool bf16 : {false, true}) {
+      for (const auto& [deterministic, paired] : {std::pair{false, false}, {true, false}, {false, true}})
+        check(main_kernel_of(head_dim, bf16, deterministic, paired)({}, 0, nullptr));
+      check(combine_kernel_of(head_dim, bf16)({.parts = 1}, nullptr));
+      check(row_kernel_of(head_dim, bf16)({}, nullptr));
+      check(launch_convert({.bf16 = bf16, .tile_head_dim = head_dim}, nullptr));
+    }
+  }
 }
 
 std::uint32_t read_error(const void* workspace, cudaStream_t stream) {

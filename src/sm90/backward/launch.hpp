@@ -55,6 +55,9 @@ WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_
 /// with the failed call's name.
 void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stream);
 
+/// Loads every kernel of the backward (sm90/load_kernels.hpp).
+void load_kernels();
+
 /// The error word of the last call that used the workspace: 0, or 1 if a wait inside the kernel passed its bound and
 /// the results are wrong. Copies from the device; synchronises `stream`.
 std::uint32_t read_error(const void* workspace, cudaStream_t stream);

@@ -14,6 +14,7 @@
 #include "sm90/backward/wait.cuh"
 #include "sm90/layout/descriptor.hpp"
 #include "sm90/layout/fragment.hpp"
+#include "sm90/load_kernels.hpp"
 #include "sm90/ptx/fence.cuh"
 #include "sm90/ptx/shared_address.cuh"
 #include "sm90/ptx/tensor_copy.cuh"
@@ -263,6 +264,7 @@ cudaError_t launch_rows(const RowParameters& parameters, cudaStream_t stream) {
   if (status != cudaSuccess) return status;
   const Extents& e = parameters.extents;
   const std::int64_t blocks = std::int64_t{e.batch} * e.query_heads * e.row_tiles;
+  if (blocks == 0) return load_kernel(row_kernel<C>);
   row_kernel<C><<<static_cast<unsigned>(blocks), 3 * warpgroup_threads, bytes, stream>>>(parameters, C);
   return cudaGetLastError();
 }

@@ -59,14 +59,13 @@ struct PairCost {
   std::int64_t row_thousandths, block_rows_more;
 };
 constexpr PairCost pair_cost{925, 0}, narrow_pair_cost{987, 42};
-/// Blocks of unequal weight drift apart in the sweep of a group, and single CTAs then wait for Q and dO from DRAM,
-/// which pairs load half as often.
+/// Blocks of unequal weight drift apart in the sweep of a group of query heads, and single CTAs then wait for Q and dO
+/// from DRAM, which pairs load half as often.
 constexpr PairCost drifting_pair_cost{800, 0};
 
 /// Whether blocks of unequal weight, if the mask has any, drift apart.
 bool may_drift(const AttentionShape& s) {
-  const std::int64_t group = s.query_heads / s.kv_heads;
-  return s.head_dim > 64 && group > 1 && backward_pass::sweep_exceeds_cache(s.rows, group, 128);
+  return s.head_dim > 64 && s.query_heads > s.kv_heads;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "sm90/device/query.hpp"
 #include "sm90/forward/limits.hpp"
 #include "sm90/forward/section.hpp"
+#include "sm90/load_kernels.hpp"
 #include "sm90/tile_map/device_map.hpp"
 #include "sm90/tile_map/host_map.hpp"
 #include "sm90/validate.hpp"
@@ -27,6 +28,7 @@ DeviceMask::DeviceMask(const MaskShape& shape, TileShape tile) {
   check_tile(tile);
   const DeviceTileMap::Options options = options_of(shape, tile, 0);
   require_hopper();
+  load_kernels();
   state_ = std::make_unique<State>(State{DeviceTileMap(shape, tile, options)});
 }
 DeviceMask::DeviceMask(const MaskShape& shape, TileShape tile, const AttentionShape& calls) {
@@ -35,6 +37,7 @@ DeviceMask::DeviceMask(const MaskShape& shape, TileShape tile, const AttentionSh
   check_tile(tile, calls, shape.heads);
   const DeviceTileMap::Options options = options_of(shape, tile, forward_pass::matrices_a_section(calls, shape));
   require_hopper();
+  load_kernels();
   state_ = std::make_unique<State>(State{DeviceTileMap(shape, tile, options)});
 }
 DeviceMask::~DeviceMask() = default;

@@ -107,6 +107,19 @@ std::int32_t multiprocessors() {
 
 }  // namespace
 
+void forward_pass::load_kernels() {
+  for (const std::int64_t head_dim : {64, 128}) {
+    for (const TileShape tile : forward_tiles({1, 1, 1, heads_a_pack, 1, head_dim}, 1)) {
+      for (const Element element : {Element::f16, Element::bf16}) {
+        for (const bool waits : {false, true}) {
+          check_cuda(instance(config_of(tile, head_dim, element, waits))({}, 0, nullptr),
+                     "cudaFuncGetAttributes of a forward kernel");
+        }
+      }
+    }
+  }
+}
+
 std::size_t forward_workspace_bytes() {
   return sizeof(Workspace);
 }

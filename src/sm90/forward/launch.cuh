@@ -5,6 +5,7 @@
 
 #include "sm90/forward/kernel.cuh"
 #include "sm90/forward/launch.hpp"
+#include "sm90/load_kernels.hpp"
 
 namespace flashmask::sm90::forward_pass {
 
@@ -15,6 +16,7 @@ cudaError_t launch_instance(const ForwardParameters& p, std::int32_t grid, cudaS
   const cudaError_t status =
       cudaFuncSetAttribute(forward_kernel<Instance>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (status != cudaSuccess) return status;
+  if (grid == 0) return load_kernel(forward_kernel<Instance>);
   forward_kernel<Instance><<<static_cast<unsigned>(grid), C.threads(), bytes, stream>>>(p);
   return cudaGetLastError();
 }

@@ -17,6 +17,7 @@ struct ForwardArguments;
 
 namespace flashmask::sm90::forward_pass {
 
+/// Queues an instance on `grid` SMs, on none loads it; returns CUDA's status.
 using Launch = cudaError_t(const ForwardParameters& p, std::int32_t grid, cudaStream_t stream);
 
 Launch launch_d64_bf16, launch_d64_f16, launch_d128_bf16, launch_d128_f16, launch_d128_bf16_n64, launch_d128_f16_n64;
@@ -25,6 +26,9 @@ Launch launch_d64_bf16_chunks, launch_d64_f16_chunks, launch_d128_bf16_chunks, l
     launch_d128_bf16_n64_chunks, launch_d128_f16_n64_chunks;
 Launch launch_d64_bf16_packed_chunks, launch_d64_f16_packed_chunks, launch_d128_bf16_packed_chunks,
     launch_d128_f16_packed_chunks;
+
+/// Loads every instance (sm90/load_kernels.hpp).
+void load_kernels();
 
 /// Describes a checked call to `kernel`, an instance of `config`, and queues it.
 void launch(const ForwardArguments& arguments, const ForwardConfig& config, Launch* kernel);

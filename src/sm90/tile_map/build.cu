@@ -3,6 +3,7 @@
 #include <cub/device/device_radix_sort.cuh>
 
 #include "sm90/cuda_check.hpp"
+#include "sm90/load_kernels.hpp"
 #include "sm90/tile_map/kernels.cuh"
 
 namespace flashmask::sm90::tile_map {
@@ -18,6 +19,17 @@ unsigned blocks_for(std::int64_t warps) {
   return static_cast<unsigned>((warps + per_block - 1) / per_block);
 }
 
+std::int64_t list_count(const BuildArrays& a) {
+  return std::int64_t{a.row_lists()} + a.column_lists();
+}
+
+void queue_sort(const BuildArrays& a, const SortArrays& sort, cudaStream_t stream) {
+  std::size_t bytes = sort.temporary_bytes;
+  check_cuda(cub::DeviceRadixSort::SortPairsDescending(sort.temporary, bytes, a.keys, sort.keys, a.list_numbers,
+                                                       sort.order, list_count(a), 0, key_bits, stream),
+             "cub::DeviceRadixSort of the cost order");
+}
+
 }  // namespace
 
 std::size_t sort_bytes(std::int64_t lists) {
@@ -30,8 +42,26 @@ std::size_t sort_bytes(std::int64_t lists) {
   return bytes;
 }
 
+void load_kernels() {
+  const auto load = [](auto*... kernel) {
+    for (const cudaError_t status : {load_kernel(kernel)...})
+      check_cuda(status, "cudaFuncGetAttributes of the tile map");
+  };
+  load(prepare, measure_lists<true>, measure_lists<false>, place_lists, write_lists<true>, write_lists<false>,
+       fill_bitmaps);
+}
+
+void load_sort(const BuildArrays& a, const SortArrays& sort) {
+  const std::int64_t lists = list_count(a);
+  if (lists <= most_ranked_lists) return;
+  const std::size_t bytes = static_cast<std::size_t>(lists) * 4;
+  check_cuda(cudaMemsetAsync(a.keys, 0, bytes, nullptr), "cudaMemsetAsync of a tile map");
+  check_cuda(cudaMemsetAsync(a.list_numbers, 0, bytes, nullptr), "cudaMemsetAsync of a tile map");
+  queue_sort(a, sort, nullptr);
+}
+
 void queue_build(const BuildArrays& a, const SortArrays& sort, CUstream_st* stream) {
-  const std::int64_t lists = std::int64_t{a.row_lists()} + a.column_lists();
+  const std::int64_t lists = list_count(a);
   if (a.column_lists() > 0) {
     prepare<<<static_cast<unsigned>(a.matrices * a.unit_groups()), group_threads, 0, stream>>>(a);
   }
@@ -46,11 +76,7 @@ void queue_build(const BuildArrays& a, const SortArrays& sort, CUstream_st* stre
     fill_bitmaps<<<blocks, static_cast<unsigned>(subtile_threads * a.grid.subtiles()), 0, stream>>>(a);
   }
   check_cuda(cudaGetLastError(), "launch of the tile map kernels");
-  if (ranked.order != nullptr) return;
-  std::size_t bytes = sort.temporary_bytes;
-  check_cuda(cub::DeviceRadixSort::SortPairsDescending(sort.temporary, bytes, a.keys, sort.keys, a.list_numbers,
-                                                       sort.order, lists, 0, key_bits, stream),
-             "cub::DeviceRadixSort of the cost order");
+  if (ranked.order == nullptr) queue_sort(a, sort, stream);
 }
 
 }  // namespace flashmask::sm90::tile_map
