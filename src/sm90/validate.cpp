@@ -45,9 +45,10 @@ void check_call(const AttentionShape& s, DType dtype, const std::optional<float>
                to_string(dtype), static_cast<int>(dtype));
   }
   const float value = scale.value_or(1);
-  core::check(value >= smallest_scale && value <= largest_scale,
-              "scale is {}: the kernels take {:g} to {:g}; scale q or k instead, or leave it unset for 1 / sqrt(head_dim)",
-              value, smallest_scale, largest_scale);
+  core::check(
+      value >= smallest_scale && value <= largest_scale,
+      "scale is {}: the kernels take {:g} to {:g}; scale q or k instead, or leave it unset for 1 / sqrt(head_dim)",
+      value, smallest_scale, largest_scale);
 }
 
 void check_map(const TileMapView* map, const AttentionShape& s, std::span<const TileShape> tiles,

@@ -19,12 +19,6 @@ constexpr std::int64_t largest_count = (std::int64_t{1} << 32) / backward_pass::
 
 }  // namespace
 
-std::size_t backward_workspace_bytes(const AttentionShape& shape, const MaskShape& mask, bool deterministic) {
-  check_shape(shape);
-  check_mask_shape("the mask", mask, shape);
-  return backward_pass::workspace_layout(shape, mask.batch * mask.heads, deterministic).bytes;
-}
-
 void check_backward_workspace(const void* workspace, void* stream) {
   check_backward_memory(workspace);
   require_hopper();

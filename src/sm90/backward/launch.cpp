@@ -22,9 +22,7 @@ using tile::ceil_div;
 
 constexpr double log2_e = 1.4426950408889634;
 
-std::int32_t tile_head_dim(const AttentionShape& shape) {
-  return shape.head_dim <= 64 ? 64 : 128;
-}
+static_assert(counter_words * sizeof(std::uint32_t) == counter_bytes && stats_floats * sizeof(float) == stats_bytes);
 
 Extents extents_of(const AttentionShape& s, const TileMapView& map) {
   const auto narrow = [](std::int64_t x) { return static_cast<std::int32_t>(x); };
@@ -77,15 +75,6 @@ std::int32_t multiprocessors() {
 template <typename T>
 T* at(void* workspace, std::size_t offset) {
   return reinterpret_cast<T*>(static_cast<std::byte*>(workspace) + offset);
-}
-
-/// In how many parts the groups of a shape are split, `wanted` being 0 or a number asked for. The same on every GPU, as
-/// is the size of the workspace.
-std::int32_t parts_of_shape(const AttentionShape& s, std::int32_t wanted) {
-  const auto group = static_cast<std::int32_t>(s.query_heads / s.kv_heads);
-  if (wanted == 0) return parts_of(s.batch * s.kv_heads * ceil_div(s.columns, block_columns), group);
-  core::check(group % wanted == 0, "parts ({}) must divide the {} query heads of a group", wanted, group);
-  return wanted;
 }
 
 /// A call that reports its chunks as they are complete is not split: they would all be complete at the end.
@@ -217,26 +206,6 @@ RowParameters row_parameters(const BackwardCall& call, const Extents& e, const M
 
 }  // namespace
 
-WorkspaceLayout workspace_layout(const AttentionShape& shape, std::int64_t mask_matrices, bool deterministic,
-                                 std::int32_t parts) {
-  const auto aligned = [](std::int64_t bytes) { return static_cast<std::size_t>(ceil_div(bytes, 256) * 256); };
-  parts = parts_of_shape(shape, parts);
-  const std::int64_t row_tiles = shape.batch * shape.query_heads * ceil_div(shape.rows, block_rows);
-  const std::int64_t padded_columns = ceil_div(shape.columns, 2 * block_columns) * 2 * block_columns;
-  const std::int64_t groups = shape.batch * shape.kv_heads * parts;
-  WorkspaceLayout layout{};
-  layout.counters = 0;
-  layout.front = aligned(counter_words * 4);
-  layout.stats = layout.front + aligned(deterministic ? 0 : groups * 4);
-  layout.intervals = layout.stats + aligned(row_tiles * stats_floats * 4);
-  layout.dq_sum = layout.intervals + aligned(mask_matrices * padded_columns * 16);
-  layout.part_sums = layout.dq_sum;
-  if (!deterministic) layout.part_sums += aligned(row_tiles * block_rows * tile_head_dim(shape) * 4);
-  layout.bytes = layout.part_sums;
-  if (parts > 1) layout.bytes += aligned(2 * 4 * groups * padded_columns * tile_head_dim(shape));
-  return layout;
-}
-
 void queue_backward(const BackwardCall& call, void* workspace, cudaStream_t stream) {
   const AttentionShape& s = call.shape;
   const Extents e = extents_of(s, call.map);
@@ -287,9 +256,13 @@ void load_kernels() {
     for (const bool bf16 : {false, true}) {
       for (const auto& [deterministic, paired] : {std::pair{false, false}, {true, false}, {false, true}})
         check(main_kernel_of(head_dim, bf16, deterministic, paired)({}, 0, nullptr));
-      check(combine_kernel_of(head_dim, bf16)({.parts = 1}, nullptr));
+      CombineParameters combine{};
+      combine.parts = 1;
+      check(combine_kernel_of(head_dim, bf16)(combine, nullptr));
       check(row_kernel_of(head_dim, bf16)({}, nullptr));
-      check(launch_convert({.bf16 = bf16, .tile_head_dim = head_dim}, nullptr));
+      ConvertParameters convert{};
+      convert.bf16 = bf16, convert.tile_head_dim = head_dim;
+      check(launch_convert(convert, nullptr));
     }
   }
 }

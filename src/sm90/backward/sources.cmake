@@ -1,4 +1,4 @@
-list(APPEND FLASHMASK_SM90_SOURCES backward/tiles.cpp)
+list(APPEND FLASHMASK_SM90_SOURCES backward/tiles.cpp backward/workspace.cpp backward/workspace_bytes.cpp)
 if(FLASHMASK_HAS_CUDA)
   list(APPEND FLASHMASK_SM90_SOURCES backward/backward.cpp backward/launch.cpp backward/prepare.cu backward/convert.cu)
   foreach(head_dim IN ITEMS d64 d128)

@@ -108,7 +108,6 @@ DeviceTileMap::DeviceTileMap(const MaskShape& mask, TileShape tile, const Option
   BuildArrays a{};
   SortArrays sort{};
   lay_out(memory_, grid_, mask.batch * mask.heads, capacity_, sort_bytes_, a, sort);
-  tile_map::load_sort(a, sort);
   view_ = {grid_.rows,
            grid_.columns,
            static_cast<std::int32_t>(mask.batch),
