@@ -34,10 +34,8 @@ TileShape choose_forward_tile(const ColumnMask& mask, std::int64_t head_dim);
 class DeviceMask {
  public:
   /// `tile` is one of forward_tiles() for forward(), or of backward_tiles(). Allocates; throws invalid_argument,
-  /// unsupported (no Hopper GPU) or out_of_memory. The first mask on a device loads the kernels: calls then never wait
-  /// for kernels that run beside them, as CUDA's loading at a first launch may. But for CUB's sort, which refills of
-  /// more than 4096 row tiles and column blocks (over all mask rows and heads) take: let one such run before anything
-  /// polls.
+  /// unsupported (no Hopper GPU) or out_of_memory. The first mask on a device loads every kernel: calls then never wait
+  /// for kernels that run beside them, as CUDA's loading at a first launch may. That first one itself may wait.
   DeviceMask(const MaskShape& shape, TileShape tile);
   /// The same for calls of shape `calls` above all: the row tiles of a mask with several batch rows or heads are worked
   /// on in sections of as many heads as have K and V in the L2 cache (3 to 10% at 32768). Right for all calls

@@ -39,8 +39,9 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
-/// Sizes of a struct of the ABI in the versions that were published, ascending; its own is the last. A struct that
-/// grows gets a specialisation that keeps its earlier sizes.
+/// Sizes that a struct had in this version of the ABI, ascending; its own is the last. A struct that grows within a
+/// version gets a specialisation that keeps its earlier sizes; one that asks for more than zeros stand for, as
+/// backward's workspace_bytes did, makes a new version, which knows no earlier sizes.
 template <typename T>
 inline constexpr std::array<std::size_t, 1> published_sizes{sizeof(T)};
 

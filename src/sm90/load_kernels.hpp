@@ -13,7 +13,7 @@ cudaError_t load_kernel(Kernel* kernel) {
   return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
 }
 
-/// Loads every kernel of the library but CUB's on the current device, once a process: what comes after does not wait.
+/// Loads every kernel of the library on the current device, once a process: what comes after does not wait.
 void load_kernels();
 
 }  // namespace flashmask::sm90

@@ -31,7 +31,8 @@ struct BackwardCase {
   DeviceBuffer<std::uint8_t> workspace;
 
   BackwardCase(const AttentionShape& s, const MaskView& host_mask, std::uint64_t seed, bool is_deterministic,
-               Layout layout = Layout::bshd, float spread = 1, TileShape tile = sm90::backward_tile())
+               Layout layout = Layout::bshd, float spread = 1, TileShape tile = sm90::backward_tile(),
+               bool refilled = true)
       : forward(s, host_mask, seed, {.layout = layout, .spread = spread}),
         dout(s.batch, s.rows, s.query_heads, s.head_dim, layout),
         dq(s.batch, s.rows, s.query_heads, s.head_dim, layout),
@@ -41,7 +42,7 @@ struct BackwardCase {
         deterministic(is_deterministic),
         workspace(static_cast<std::int64_t>(sm90::backward_workspace_bytes(s, host_mask.shape, is_deterministic))) {
     fill_normal(dout, 4 * seed + 4);
-    mask.refill(forward.vectors.view(), nullptr);
+    if (refilled) mask.refill(forward.vectors.view(), nullptr);
   }
 
   void poison() { dq.poison(), dk.poison(), dv.poison(), workspace.poison(); }

@@ -60,8 +60,11 @@ struct NumberedCase {
 inline std::vector<NumberedCase> numbered_cases() {
   std::vector<NumberedCase> cases;
   std::string name;
+  int number = 0;  // of the matrices of one name
   const auto golden = [&](ColumnMask mask, Counts counts) {
-    cases.push_back({name, std::move(mask), std::move(counts)});
+    const bool first = cases.empty() || !cases.back().name.starts_with(name);
+    number = first ? 1 : number + 1;
+    cases.push_back({name + (first ? "" : ", matrix " + std::to_string(number)), std::move(mask), std::move(counts)});
   };
   {
     name = "A1_one_document_of_7_and_a_pad";

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -37,17 +38,19 @@ struct Launched {
   std::optional<CombineParameters> combine;
   std::int32_t blocks = 0, multiprocessors = 132;
   BackwardConfig config{};
+  std::vector<std::string> loaded;  ///< kernels called without blocks
 };
 static Launched launched;
 
 template <BackwardConfig C>
-cudaError_t keep_main(const MainParameters& p, std::int32_t blocks) {
+cudaError_t keep_main(const char* name, const MainParameters& p, std::int32_t blocks) {
+  if (blocks == 0) launched.loaded.emplace_back(name);
   launched.main = p, launched.blocks = blocks, launched.config = C;
   return cudaSuccess;
 }
 #define KEEP_MAIN(name)                                                                   \
   cudaError_t launch_##name(const MainParameters& p, std::int32_t blocks, cudaStream_t) { \
-    return keep_main<name>(p, blocks);                                                    \
+    return keep_main<name>(#name, p, blocks);                                             \
   }
 KEEP_MAIN(d128_bf16)
 KEEP_MAIN(d128_f16)
@@ -63,24 +66,31 @@ KEEP_MAIN(d64_bf16_deterministic)
 KEEP_MAIN(d64_f16_deterministic)
 #define KEEP_COMBINE(name)                                                      \
   cudaError_t launch_combine_##name(const CombineParameters& p, cudaStream_t) { \
+    if (p.extents.batch == 0) launched.loaded.emplace_back("combine_" #name);   \
     return launched.combine = p, cudaSuccess;                                   \
   }
 KEEP_COMBINE(d128_bf16)
 KEEP_COMBINE(d128_f16)
 KEEP_COMBINE(d64_bf16)
 KEEP_COMBINE(d64_f16)
-#define PASS_ROWS(name)                                                \
-  cudaError_t launch_rows_##name(const RowParameters&, cudaStream_t) { \
-    return cudaSuccess;                                                \
+#define PASS_ROWS(name)                                                    \
+  cudaError_t launch_rows_##name(const RowParameters& p, cudaStream_t) {   \
+    if (p.extents.batch == 0) launched.loaded.emplace_back("rows_" #name); \
+    return cudaSuccess;                                                    \
   }
 PASS_ROWS(d128_bf16)
 PASS_ROWS(d128_f16)
 PASS_ROWS(d64_bf16)
 PASS_ROWS(d64_f16)
 cudaError_t launch_prepare(const PrepareParameters& p, cudaStream_t) {
+  if (p.extents.batch == 0) launched.loaded.emplace_back("prepare");
   return launched.prepare = p, cudaSuccess;
 }
-cudaError_t launch_convert(const ConvertParameters&, cudaStream_t) {
+cudaError_t launch_convert(const ConvertParameters& p, cudaStream_t) {
+  if (p.extents.batch == 0) {
+    launched.loaded.push_back(std::string("convert_d") + (p.tile_head_dim == 64 ? "64" : "128") +
+                              (p.bf16 ? "_bf16" : "_f16"));
+  }
   return cudaSuccess;
 }
 
@@ -358,6 +368,18 @@ TEST(BackwardLaunch, every_gradient_is_written_once_whatever_the_call) {
   for (const std::int64_t met : {Call::split_pairs, Call::odd_pairs, Call::split_singles}) EXPECT_GT(met, 200);
   EXPECT_GT(Call::unseen_blocks, 1000);
   EXPECT_GT(Call::blind_parts, 1000);
+}
+
+TEST(BackwardLaunch, load_kernels_calls_every_kernel_once_without_blocks) {
+  launched = {};
+  load_kernels();
+  std::vector<std::string> every{"prepare"};
+  for (const std::string instance : {"d64_f16", "d64_bf16", "d128_f16", "d128_bf16"}) {
+    for (const char* form : {"", "_paired", "_deterministic"}) every.push_back(instance + form);
+    for (const char* kernel : {"combine_", "rows_", "convert_"}) every.push_back(kernel + instance);
+  }
+  std::sort(every.begin(), every.end()), std::sort(launched.loaded.begin(), launched.loaded.end());
+  EXPECT_EQ(launched.loaded, every);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -336,6 +337,9 @@ TEST(BackwardLayout, parts_divide_the_group_and_fill_the_processors_where_they_c
   EXPECT_EQ(parts_of(128, 64), 16);  // 64:1 at 8192, batch 2
   EXPECT_EQ(parts_of(1024, 8), 2);   // 64:8 at 8192, batch 2
   EXPECT_EQ(parts_of(4096, 1), 1);
+  for (const std::int64_t blocks : {0, 1}) {  // at once, though no divisor is small
+    EXPECT_EQ(parts_of(blocks, std::numeric_limits<std::int32_t>::max()), std::numeric_limits<std::int32_t>::max());
+  }
 }
 
 TEST(BackwardLayout, parts_of_groups_are_dealt_once_with_every_query_head_in_one_part) {

@@ -95,6 +95,9 @@ void expect_shape_refusals(const Arguments& good) {
   expect_refused<A>(good, "shape.columns is", [](A& a, M&) { a.shape.columns = most; });
   expect_refused<A>(good, "exceeds 2^31", [](A& a, M&) { a.shape.batch = std::int64_t{1} << 29; });
   expect_refused<A>(good, "exceeds 2^31", [](A& a, M&) { a.shape.rows = 1 << 30, a.shape.batch = 32; });
+  expect_refused<A>(good, "exceeds 2^31", [](A& a, M&) {  // a mask of so many heads has its vectors all the same
+    a.shape.batch = 0, a.shape.columns = 1 << 30, a.shape.query_heads = a.shape.kv_heads = 1 << 30;
+  });
 }
 
 template <typename Arguments>

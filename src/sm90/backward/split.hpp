@@ -19,10 +19,14 @@ inline constexpr std::int64_t wanted_blocks = std::int64_t{8} * 132;
 /// In how many parts groups of `group` query heads are best split where there are `blocks` work blocks: the smallest
 /// divisor that gives as many as wanted, or all of the group.
 inline std::int32_t parts_of(std::int64_t blocks, std::int32_t group) {
-  for (std::int32_t parts = 1; parts < group; ++parts) {
-    if (group % parts == 0 && blocks * parts >= wanted_blocks) return parts;
+  std::int32_t parts = group;
+  for (std::int32_t small = 1; small <= group / small; ++small) {
+    if (group % small != 0) continue;
+    for (const std::int32_t divisor : {small, group / small}) {
+      if (divisor < parts && blocks * divisor >= wanted_blocks) parts = divisor;
+    }
   }
-  return group;
+  return parts;
 }
 
 /// The extents with a KV head a part.

@@ -3,6 +3,7 @@
 #include <cub/device/device_radix_sort.cuh>
 
 #include "sm90/cuda_check.hpp"
+#include "sm90/device/memory.hpp"
 #include "sm90/load_kernels.hpp"
 #include "sm90/tile_map/kernels.cuh"
 
@@ -23,11 +24,26 @@ std::int64_t list_count(const BuildArrays& a) {
   return std::int64_t{a.row_lists()} + a.column_lists();
 }
 
-void queue_sort(const BuildArrays& a, const SortArrays& sort, cudaStream_t stream) {
+void queue_sort(const std::uint32_t* keys, const std::int32_t* list_numbers, std::int64_t lists, const SortArrays& sort,
+                cudaStream_t stream) {
   std::size_t bytes = sort.temporary_bytes;
-  check_cuda(cub::DeviceRadixSort::SortPairsDescending(sort.temporary, bytes, a.keys, sort.keys, a.list_numbers,
-                                                       sort.order, list_count(a), 0, key_bits, stream),
+  check_cuda(cub::DeviceRadixSort::SortPairsDescending(sort.temporary, bytes, keys, sort.keys, list_numbers, sort.order,
+                                                       lists, 0, key_bits, stream),
              "cub::DeviceRadixSort of the cost order");
+}
+
+/// Loads CUB's kernels, which have no public names: sorts zeros of its own, as few as are ever sorted and as many as
+/// take its other kernels.
+void load_sort() {
+  constexpr std::int64_t few = most_ranked_lists + 1, many = 16 * most_ranked_lists;
+  const DeviceMemory arrays(4 * many * sizeof(std::int32_t)), temporary(sort_bytes(many));
+  const Stream stream;
+  check_cuda(cudaMemsetAsync(arrays.data(), 0, arrays.bytes(), stream.get()), "cudaMemsetAsync of keys to sort");
+  auto* const keys = static_cast<std::uint32_t*>(arrays.data());
+  auto* const numbers = reinterpret_cast<std::int32_t*>(keys + 2 * many);
+  const SortArrays sort{keys + many, numbers + many, temporary.data(), temporary.bytes()};
+  for (const std::int64_t lists : {few, many}) queue_sort(keys, numbers, lists, sort, stream.get());
+  stream.synchronise();
 }
 
 }  // namespace
@@ -49,15 +65,7 @@ void load_kernels() {
   };
   load(prepare, measure_lists<true>, measure_lists<false>, place_lists, write_lists<true>, write_lists<false>,
        fill_bitmaps);
-}
-
-void load_sort(const BuildArrays& a, const SortArrays& sort) {
-  const std::int64_t lists = list_count(a);
-  if (lists <= most_ranked_lists) return;
-  const std::size_t bytes = static_cast<std::size_t>(lists) * 4;
-  check_cuda(cudaMemsetAsync(a.keys, 0, bytes, nullptr), "cudaMemsetAsync of a tile map");
-  check_cuda(cudaMemsetAsync(a.list_numbers, 0, bytes, nullptr), "cudaMemsetAsync of a tile map");
-  queue_sort(a, sort, nullptr);
+  load_sort();
 }
 
 void queue_build(const BuildArrays& a, const SortArrays& sort, CUstream_st* stream) {
@@ -76,7 +84,7 @@ void queue_build(const BuildArrays& a, const SortArrays& sort, CUstream_st* stre
     fill_bitmaps<<<blocks, static_cast<unsigned>(subtile_threads * a.grid.subtiles()), 0, stream>>>(a);
   }
   check_cuda(cudaGetLastError(), "launch of the tile map kernels");
-  if (ranked.order == nullptr) queue_sort(a, sort, stream);
+  if (ranked.order == nullptr) queue_sort(a.keys, a.list_numbers, lists, sort, stream);
 }
 
 }  // namespace flashmask::sm90::tile_map

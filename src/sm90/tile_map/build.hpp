@@ -58,11 +58,8 @@ struct SortArrays {
   std::size_t temporary_bytes;
 };
 
-/// Loads every kernel of a build (sm90/load_kernels.hpp) but those that sort.
+/// Loads every kernel of a build (sm90/load_kernels.hpp).
 void load_kernels();
-/// Loads those: they sort what the arrays hold, which is overwritten. Nothing where a build of that many lists does not
-/// sort.
-void load_sort(const BuildArrays& arrays, const SortArrays& sort);
 
 /// Bytes that sorting `lists` keys takes.
 std::size_t sort_bytes(std::int64_t lists);
