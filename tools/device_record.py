@@ -47,6 +47,11 @@ def table(label, rows, heads, *more):
                                              "--heads", heads, *more, "--json", "-"])
 
 
+def peers(label, rows, *more):
+    """cuDNN beside the kernels, on the two masks that it has."""
+    return (f"peers {label} {rows}", "peers_gpu.py", ["--rows", str(rows), *more, "--mask", "full,causal", "--peers", "cudnn"])
+
+
 def lengths(first, last):
     return [first << i for i in range(20) if first << i <= last]
 
@@ -62,12 +67,12 @@ BENCHMARKS = [
     *[table("table 64:1", n, "64:1") for n in (8192, 32768)],
     ("backward deterministic", "sm90_backward",
      ["--n", "8192", "--mask", "full,causal,causal_document", "--deterministic", "1"]),
-    ("peers d128 8192", "peers_gpu.py", ["--rows", "8192"]),
-    ("peers d128 32768", "peers_gpu.py", ["--rows", "32768"]),
-    ("peers d64 8192", "peers_gpu.py",
-     ["--rows", "8192", "--head-dim", "64", "--heads", "32", "--mask", "full,causal", "--peers", "cudnn"]),
-    ("peers 64:8 8192", "peers_gpu.py", ["--rows", "8192", "--batch", "2", "--heads", "64:8", "--mask", "full,causal", "--peers", "cudnn"]),
-    ("peers 64:1 8192", "peers_gpu.py", ["--rows", "8192", "--batch", "2", "--heads", "64:1", "--mask", "full,causal", "--peers", "cudnn"]),
+    peers("d128", 8192),
+    peers("d128", 32768),
+    peers("d64", 8192, "--head-dim", "64", "--heads", "32"),
+    peers("64:8", 8192, "--batch", "2", "--heads", "64:8"),
+    peers("64:1", 8192, "--batch", "2", "--heads", "64:1"),
+    ("flex d128 8192", "peers_gpu.py", ["--rows", "8192", "--mask", "full,causal,causal_document", "--peers", "flex,cudnn"]),
 ]
 NUMBER_SEPARATOR = re.compile(r"(?<=[0-9a-fA-F])'(?=[0-9a-fA-F])")
 
