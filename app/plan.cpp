@@ -147,8 +147,10 @@ void compare(const Workload& workload, const Options& options) {
                  fmt::format("{:.1f}", static_cast<double>(bytes.intra) / 1e6), megabytes(buffer_bytes(plan, options)),
                  duration(static_cast<double>(timed.micros) / 1000)});
     } catch (const Error& error) {
-      const std::string_view name = to_string(kind), text = error.what();
-      refused += text.starts_with(name) ? fmt::format("{}\n", text) : fmt::format("{}: {}\n", name, text);
+      const std::string name = fmt::format("{}: ", to_string(kind));
+      std::string_view why = error.what();
+      if (why.starts_with(name)) why.remove_prefix(name.size());
+      refused += fmt::format("{}left out: {}\n", name, why);
     }
   }
   fmt::print("{}{}", table.text(), refused);

@@ -252,6 +252,8 @@ class Plan(unittest.TestCase):
         for arguments in (["--loads", "1,2", "--ranks", "2"], ["--mask", "causal", "--rows", "4096"]):
             self.assertIn("\nper_document_dual_chunk: left out: it needs the lengths of the documents, the same in every batch "
                           "row: name them with --workload, or take dual_chunk\n", self.flashmask(*arguments, "--compare"))
+        self.assertIn("\nper_document_dual_chunk: left out: document 0 has 2048 tokens, not a multiple of",
+                      self.flashmask("--workload", "equal:2", "--rows", "4096", "--ranks", "3", "--compare"))
 
     def test_a_sweep_refuses_what_is_out_of_range_and_says_what_it_leaves_out(self):
         mask = ["--mask", "causal", "--rows", "4096", "--sweep"]
