@@ -29,6 +29,7 @@ CUDNN_MASKS = ["full", "causal"]
 CUDNN_SHAPES = {"peers d128 8192": "8192, 16 heads", "peers d128 32768": "32768, 16 heads",
                 "peers d64 8192": "8192, 32 heads, `--head-dim 64`", "peers 64:8 8192": "8192, `--batch 2 --heads 64:8`",
                 "peers 64:1 8192": "8192, `--batch 2 --heads 64:1`"}
+FLEX_MASKS, FLEX = ["full", "causal", "causal_document"], "flex d128 8192"
 GROUPED = ("peers 64:8 8192", "peers 64:1 8192")
 NARROW_TILE, PAIRS_TILE = [192, 64], [64, 256]
 BEGIN, MARK = re.compile(r"<!-- tables: (.+) -->"), re.compile(r"<!-- (tables:|end of) .+ -->")
@@ -63,12 +64,12 @@ class Pass:
             return self.fm3_if_any
         raise Missing(f"{PEERS} has no FM3 for {self.mask} of shape {self.shape}")
 
-    def cudnn(self):
-        """TFLOP/s of cuDNN in the same process: burst, sustained."""
+    def peer(self, name):
+        """TFLOP/s of a peer in the same process: burst, sustained."""
         for peer in self.beside:
-            if peer["name"] == "cudnn" and "error" not in peer:
+            if peer["name"] == name and "error" not in peer:
                 return peer["tflops"]["tile"], peer["sustained"]["tflops"]["tile"]
-        raise Missing(f"the record has no figure of cuDNN beside {self.mask} of shape {self.shape}")
+        raise Missing(f"the record has no figure of {name} beside {self.mask} of shape {self.shape}")
 
 
 def mask_of(result):
@@ -157,7 +158,11 @@ def over_fm3(p):
 
 
 def over_cudnn(p):
-    return p.sustained / p.cudnn()[1]
+    return p.sustained / p.peer("cudnn")[1]
+
+
+def over_flex(p):
+    return p.sustained / p.peer("flex")[1]
 
 
 def cell(p):
@@ -170,6 +175,12 @@ def cell(p):
 
 def versus(ours, theirs, mark=""):
     return f"{ours:.0f} : {theirs:.0f} ({mark}{ours / theirs:.2f}{mark})"
+
+
+def beside(p, name, mark=""):
+    """Ours and a peer's in the same process: burst, sustained."""
+    burst, sustained = p.peer(name)
+    return versus(p.tile, burst), versus(p.sustained, sustained, mark)
 
 
 # ---- blocks: each returns its lines ----
@@ -208,7 +219,9 @@ def readme_factors(figures):
             line("cuDNN in the same process, sustained, 8192, full / causal", cudnn(8192)),
             line("the same at 32768", cudnn(32768)),
             line("cuDNN likewise, grouped heads (64:8, 64:1), 8192, full and causal", grouped(over_cudnn)),
-            line("FM3 there, in bursts", grouped(over_fm3))]
+            line("FM3 there, in bursts", grouped(over_fm3)),
+            line("FlexAttention in the same process, sustained, 8192, full / causal / causal_document",
+                 lambda which: slashes(map(over_flex, figures.passes(FLEX, which, FLEX_MASKS))))]
 
 
 def d128_table(columns):
@@ -261,9 +274,15 @@ def cudnn_table(figures, which):
     lines = heading("shape", *(f"{mask}, {protocol}" for protocol in ("burst", "sustained") for mask in CUDNN_MASKS))
     for label, words in CUDNN_SHAPES.items():
         passes = figures.passes(label, which, CUDNN_MASKS)
-        lines.append(row(words, *(versus(p.tile, p.cudnn()[0]) for p in passes),
-                         *(versus(p.sustained, p.cudnn()[1], "**") for p in passes)))
+        bursts, sustained = zip(*(beside(p, "cudnn", "**") for p in passes))
+        lines.append(row(words, *bursts, *sustained))
     return lines
+
+
+def flex_table(figures):
+    columns = [figures.passes(FLEX, which, FLEX_MASKS) for which in ("forward", "backward")]
+    lines = heading("mask", *(f"{which}, {protocol}" for which in ("forward", "backward") for protocol in ("burst", "sustained")))
+    return lines + [row(passes[0].mask, *(text for p in passes for text in beside(p, "flex"))) for passes in zip(*columns)]
 
 
 def d64_table(figures):
@@ -275,7 +294,7 @@ def d64_table(figures):
 BLOCKS = {
     "README.md": {"forward": readme_forward, "factors": readme_factors},
     "docs/forward.md": {"forward d128": forward_d128, "forward cudnn": functools.partial(cudnn_table, which="forward"),
-                        "d64": d64_table},
+                        "flex": flex_table, "d64": d64_table},
     "docs/backward.md": {"backward d128": backward_d128, "backward cudnn": functools.partial(cudnn_table, which="backward")},
 }
 

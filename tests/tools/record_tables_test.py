@@ -17,8 +17,9 @@ import record_tables  # noqa: E402
 SHAPES = {"table d128 8192": (4, 8192, 16, 16, 128), "table d128 32768": (1, 32768, 16, 16, 128),
           "table d128 131072": (1, 131072, 8, 8, 128), "table d64 8192": (4, 8192, 32, 32, 64),
           "peers d128 8192": (4, 8192, 16, 16, 128), "peers d128 32768": (1, 32768, 16, 16, 128),
-          "peers d64 8192": (4, 8192, 32, 32, 64), "peers 64:8 8192": (2, 8192, 64, 8, 128), "peers 64:1 8192": (2, 8192, 64, 1, 128)}
-OURS, CUDNN = 2.0, 2.4  # ms of a forward
+          "peers d64 8192": (4, 8192, 32, 32, 64), "peers 64:8 8192": (2, 8192, 64, 8, 128), "peers 64:1 8192": (2, 8192, 64, 1, 128),
+          "flex d128 8192": (4, 8192, 16, 16, 128)}
+OURS, PEERS = 2.0, {"peers": ("cudnn", 2.4), "flex": ("flex", 3.0)}  # ms of a forward
 
 
 def timed(mask, shape, ms, factor):
@@ -37,7 +38,8 @@ def result(label, name):
     entry = {"mask": mask, "shape": {field: getattr(shape, field) for field, _ in shape._fields_},
              "sm90": {"forward_tile": [192, 80], "backward_tile": [64, 256]}}
     for which, factor in peers_gpu.PASSES.items():
-        peers = [{"name": "cudnn", **timed(mask, shape, CUDNN, factor)}] if label.startswith("peers") else []
+        peer, ms = PEERS.get(label.split()[0], (None, 0))
+        peers = [{"name": peer, **timed(mask, shape, ms, factor)}] if peer else []
         entry[which] = {**timed(mask, shape, OURS, factor), "peers": peers}
     return entry
 
@@ -50,7 +52,8 @@ class RecordTables(unittest.TestCase):
         for document, names in record_tables.BLOCKS.items():
             self.write(document, "".join(f"Before.\n<!-- tables: {n} -->\n<!-- end of {n} -->\nAfter.\n" for n in names))
         self.results = {(label, mask): result(label, mask) for label in SHAPES
-                        for mask in (peers_gpu.MASKS if label.startswith("table") else record_tables.CUDNN_MASKS)}
+                        for mask in {"table": peers_gpu.MASKS, "peers": record_tables.CUDNN_MASKS,
+                                     "flex": record_tables.FLEX_MASKS}[label.split()[0]]}
         self.save()
 
     def tearDown(self):
@@ -136,7 +139,7 @@ class RecordTables(unittest.TestCase):
             self.assertEqual((self.read("docs/backward.md"), self.read("README.md")), (whole, readme))
         entry = self.results["peers 64:1 8192", "causal"]
         entry["backward"]["peers"][0] = {"name": "cudnn", "error": "RuntimeError: none"}
-        check("the record has no figure of cuDNN beside causal of shape")
+        check("the record has no figure of cudnn beside causal of shape")
         del entry["backward"]
         check("a result of the record's benchmark 'peers 64:1 8192' has no 'backward'")
         del self.results["peers 64:1 8192", "causal"]
@@ -196,9 +199,10 @@ class RecordTables(unittest.TestCase):
         recorded = {label: arguments for label, _, arguments in device_record.BENCHMARKS}
         for label, (batch, rows, heads, kv_heads, dim) in SHAPES.items():
             self.assertIn(label, recorded)
-            if label.startswith("peers"):
-                o = peers_gpu.parse_arguments(recorded[label])
-                self.assertEqual((o.rows, o.head_dim, o.mask, o.peers), ([rows], dim, record_tables.CUDNN_MASKS, ["cudnn"]))
+            if not label.startswith("table"):
+                o, masks = peers_gpu.parse_arguments(recorded[label]), {key[1]: None for key in self.results if key[0] == label}
+                self.assertEqual((o.rows, o.head_dim, o.mask), ([rows], dim, list(masks)))
+                self.assertIn(PEERS[label.split()[0]][0], o.peers)
                 self.assertEqual(o.heads or [16], [heads, kv_heads] if heads != kv_heads else [heads])
                 self.assertEqual(o.batch or 32768 // rows, batch)
 
