@@ -26,13 +26,21 @@ PEERS = pathlib.Path("bench/peers_h200.json")
 LENGTHS = (8192, 32768, 131072)
 FIVE_MASKS = ["full", "causal", "sliding_window", "causal_document", "share_question"]
 CUDNN_MASKS = ["full", "causal"]
+SHAPES = {  # batch, rows, query heads, KV heads, head_dim
+    "table d128 8192": (4, 8192, 16, 16, 128), "table d128 32768": (1, 32768, 16, 16, 128),
+    "table d128 131072": (1, 131072, 8, 8, 128), "table d64 8192": (4, 8192, 32, 32, 64),
+    "peers d128 8192": (4, 8192, 16, 16, 128), "peers d128 32768": (1, 32768, 16, 16, 128),
+    "peers d64 8192": (4, 8192, 32, 32, 64), "peers 64:8 8192": (2, 8192, 64, 8, 128),
+    "peers 64:1 8192": (2, 8192, 64, 1, 128), "flex d128 8192": (4, 8192, 16, 16, 128)}
 CUDNN_SHAPES = {"peers d128 8192": "8192, 16 heads", "peers d128 32768": "32768, 16 heads",
                 "peers d64 8192": "8192, 32 heads, `--head-dim 64`", "peers 64:8 8192": "8192, `--batch 2 --heads 64:8`",
                 "peers 64:1 8192": "8192, `--batch 2 --heads 64:1`"}
 FLEX_MASKS, FLEX = ["full", "causal", "causal_document"], "flex d128 8192"
 GROUPED = ("peers 64:8 8192", "peers 64:1 8192")
 NARROW_TILE, PAIRS_TILE = [192, 64], [64, 256]
-BEGIN, MARK = re.compile(r"<!-- tables: (.+) -->"), re.compile(r"<!-- (tables:|end of) .+ -->")
+BEGIN, MARK = re.compile(r"<!-- tables: (\S.*) -->"), re.compile(r"<!-- (tables:|end of) \S.* -->")
+ALMOST = re.compile(r"<!--\s*(tables|end of)\b")
+MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError)
 
 
 class Missing(Exception):
@@ -76,8 +84,12 @@ def mask_of(result):
     return result["mask"].get("builder", result["mask"]["name"])
 
 
+def shape_key(shape):
+    return tuple(shape[name] for name in ("batch", "rows", "query_heads", "kv_heads", "head_dim"))
+
+
 def key_of(peer, mask, shape):
-    return (peer, mask, *(shape[name] for name in ("rows", "batch", "query_heads", "kv_heads", "head_dim")))
+    return (peer, mask, *shape_key(shape))
 
 
 class Figures:
@@ -85,7 +97,7 @@ class Figures:
     def __init__(self, root):
         self.benchmarks = read_record(root / RECORD)["benchmarks"]
         rows = json.loads((root / PEERS).read_text())
-        self.published = {tuple(row[name] for name in ("peer", "mask", "S", "B", "Hq", "Hk", "D")): row for row in rows}
+        self.published = {tuple(row[name] for name in ("peer", "mask", "B", "S", "Hq", "Hk", "D")): row for row in rows}
         self.masks = list(dict.fromkeys(row["mask"] for row in rows if row["peer"] == "flashmask3"))
 
     def passes(self, label, which, masks):
@@ -93,14 +105,22 @@ class Figures:
         entries = [entry for entry in self.benchmarks if entry["program"] == label]
         if not entries:
             raise Missing(f"the record has no benchmark '{label}'")
-        found = {mask_of(result): result for entry in entries for result in entry.get("results", [])}
+        for entry in entries:
+            if "error" in entry:
+                raise Missing(f"the record's benchmark '{label}' {entry['error']}")
+        found = {}
+        for result in itertools.chain.from_iterable(entry["results"] for entry in entries):
+            if mask_of(result) in found:
+                raise Missing(f"the record's benchmark '{label}' has {mask_of(result)} twice")
+            found[mask_of(result)] = result
         absent = [mask for mask in masks if mask not in found]
         if absent:
             raise Missing(f"the record's benchmark '{label}' has no {', '.join(absent)}")
-        try:
-            return [Pass(found[mask], which, self.published) for mask in masks]
-        except KeyError as name:
-            raise Missing(f"a result of the record's benchmark '{label}' has no {name}") from None
+        passes = [Pass(found[mask], which, self.published) for mask in masks]
+        for p in passes:
+            if shape_key(p.shape) != SHAPES[label]:
+                raise Missing(f"the record's benchmark '{label}' has {p.mask} of shape {shape_key(p.shape)}, not {SHAPES[label]}")
+        return passes
 
     def d128(self, which):
         """The passes of every mask, one list a length."""
@@ -305,6 +325,8 @@ def blocks_in(document, lines):
     """(name, index of its first line, index of its end) of each block in order; all that the document should have are there."""
     found = []
     for begin, line in enumerate(lines):
+        if ALMOST.search(line) and not MARK.fullmatch(line):
+            raise Missing(f"{document}, line {begin + 1}: {line!r} is almost a line of a block; write it exactly, alone on its line")
         if not (mark := BEGIN.fullmatch(line)):
             continue
         name = mark[1]
@@ -317,6 +339,9 @@ def blocks_in(document, lines):
     absent = [name for name in BLOCKS[document] if name not in (block[0] for block in found)]
     if absent:
         raise Missing(f"{document}, block '{absent[0]}': its line <!-- tables: {absent[0]} --> is missing")
+    ends = sum(line.startswith("<!-- end of ") for line in lines)
+    if ends != len(found):
+        raise Missing(f"{document} has {len(found)} blocks and {ends} ends of blocks")
     return found
 
 
@@ -336,6 +361,8 @@ def renewed(document, lines, figures, differences, errors):
             made = BLOCKS[document][name](figures)
         except Missing as error:
             errors.append(f"{document}, block '{name}': {error}")
+        except MALFORMED as error:
+            errors.append(f"{document}, block '{name}': a figure of {RECORD} or {PEERS} is malformed ({type(error).__name__}: {error})")
         if made != block:
             differences.append(f"{document}, block '{name}': {difference(block, made, begin)}")
         out += lines[done:begin] + made
@@ -345,15 +372,25 @@ def renewed(document, lines, figures, differences, errors):
 
 def renew(root, document, figures, write, differences, errors):
     """Adds what differs in a document and what is missing to the lists; writes the document if asked to."""
-    path = root / document
-    old = path.read_text(encoding="utf-8")
+    with open(root / document, encoding="utf-8", newline="") as file:
+        old = file.read()
     try:
-        new = "".join(f"{line}\n" for line in renewed(document, old.splitlines(), figures, differences, errors))
+        new = "\n".join(renewed(document, old.split("\n"), figures, differences, errors))
     except Missing as error:
         errors.append(str(error))
         return
     if write and new != old:
-        path.write_text(new, encoding="utf-8")
+        with open(root / document, "w", encoding="utf-8", newline="") as file:
+            file.write(new)
+
+
+def strays(root):
+    """Sentences about lines of blocks in documents that have none."""
+    for path in sorted((root / "docs").glob("*.md")):
+        document = path.relative_to(root).as_posix()
+        if document not in BLOCKS:
+            yield from (f"{document}, line {number}: no tables are made there" for number, line in
+                        enumerate(path.read_text(encoding="utf-8").split("\n"), 1) if ALMOST.search(line))
 
 
 def main():
@@ -368,8 +405,11 @@ def main():
         figures = Figures(o.root)
         for document in BLOCKS:
             renew(o.root, document, figures, o.write, differences, errors)
-    except (OSError, ValueError) as error:
+        errors += strays(o.root)
+    except OSError as error:
         errors.append(str(error))
+    except MALFORMED as error:
+        errors.append(f"{RECORD} or {PEERS} is malformed ({type(error).__name__}: {error})")
     for text in errors + ([] if o.write else differences):
         print(f"record_tables: {text}")
     if not errors and (o.write or not differences):

@@ -34,8 +34,9 @@ TileShape choose_forward_tile(const ColumnMask& mask, std::int64_t head_dim);
 class DeviceMask {
  public:
   /// `tile` is one of forward_tiles() for forward(), or of backward_tiles(). Allocates; throws invalid_argument,
-  /// unsupported (no Hopper GPU) or out_of_memory. The first mask on a device loads every kernel: calls then never wait
-  /// for kernels that run beside them, as CUDA's loading at a first launch may. That first one itself may wait.
+  /// unsupported (no Hopper GPU) or out_of_memory. The first mask on a device loads every kernel: refill(), forward()
+  /// and backward() then never wait for kernels that run beside them, as CUDA's loading at a first launch may. That
+  /// first one itself may wait, and destroying a mask does.
   DeviceMask(const MaskShape& shape, TileShape tile);
   /// The same for calls of shape `calls` above all: the row tiles of a mask with several batch rows or heads are worked
   /// on in sections of as many heads as have K and V in the L2 cache (3 to 10% at 32768). Right for all calls

@@ -1,7 +1,7 @@
 #include "sm90/load_kernels.hpp"
 
+#include <map>
 #include <mutex>
-#include <set>
 
 #include "sm90/backward/launch.hpp"
 #include "sm90/cuda_check.hpp"
@@ -12,15 +12,18 @@ namespace flashmask::sm90 {
 
 void load_kernels() {
   static std::mutex mutex;
-  static std::set<int> devices;
+  static std::map<int, std::once_flag> devices;  // one may wait for long; the others do not wait for it
   int device = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  const std::lock_guard lock(mutex);
-  if (devices.contains(device)) return;
-  tile_map::load_kernels();
-  forward_pass::load_kernels();
-  backward_pass::load_kernels();
-  devices.insert(device);
+  std::once_flag& once = [&]() -> std::once_flag& {
+    const std::lock_guard lock(mutex);
+    return devices[device];
+  }();
+  std::call_once(once, [] {
+    tile_map::load_kernels();
+    forward_pass::load_kernels();
+    backward_pass::load_kernels();
+  });
 }
 
 }  // namespace flashmask::sm90

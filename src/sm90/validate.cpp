@@ -114,11 +114,12 @@ void check_shape(const AttentionShape& s) {
                largest_head_dim, s.head_dim);
   }
   const std::int64_t blocks = std::max(s.rows, s.columns) / work_positions + 1;
-  const std::int64_t batch =
-      std::max<std::int64_t>(s.batch, 1);  // masks and workspaces of an empty batch have a size too
-  core::check(batch * s.query_heads < largest_count / blocks,
-              "batch x query_heads x blocks of {} positions = {} x {} x {} exceeds 2^31; split the batch or the heads",
-              work_positions, batch, s.query_heads, blocks);
+  // Masks and workspaces of an empty batch have a size too.
+  core::check(
+      std::max<std::int64_t>(s.batch, 1) * s.query_heads < largest_count / blocks,
+      "batch (an empty one counts as 1) x query_heads x blocks of {} positions = {} x {} x {} exceeds 2^31; split "
+      "the batch or the heads",
+      work_positions, s.batch, s.query_heads, blocks);
 }
 
 void check_mask_shape(const char* what, const MaskShape& mask, const AttentionShape& s) {

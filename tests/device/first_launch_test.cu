@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,9 @@
 
 namespace flashmask::device {
 namespace {
+
+/// Set before the runtime reads it: loaded eagerly, no kernel would ever be missing.
+const bool loads_lazily = setenv("CUDA_MODULE_LOADING", "LAZY", 1) == 0;
 
 constexpr std::uint64_t deadline_ns = 5'000'000'000;
 
@@ -155,6 +160,7 @@ class SortedMaps {
 };
 
 TEST(FirstLaunch, does_not_wait_for_a_kernel_that_polls) {
+  ASSERT_TRUE(loads_lazily);
   const ForwardWorkspace workspace;  // the context is there now
   const auto begin = std::chrono::steady_clock::now();
   { const sm90::DeviceMask first({1, 1, 300, 300}, sm90::backward_tile()); }
@@ -163,8 +169,11 @@ TEST(FirstLaunch, does_not_wait_for_a_kernel_that_polls) {
   EveryForm<__nv_bfloat16> bf16;
   EveryForm<__half> f16;
   SortedMaps sorted;
+  std::optional<sm90::DeviceMask> later;  // destroyed after the polling: that waits
   {
     Beside beside;
+    later.emplace(MaskShape{1, 1, 300, 300}, sm90::backward_tile());
+    beside.expect_polling("a later mask");
     bf16.queue(workspace, beside), f16.queue(workspace, beside), sorted.queue(beside);
     require(cudaStreamSynchronize(beside.stream()), "cudaStreamSynchronize");
     beside.expect_polling("one of the calls, on the device,");

@@ -1,5 +1,6 @@
 """tools/record_tables.py: a figure of a document that the record does not have is found, whichever of the two was changed."""
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -14,11 +15,7 @@ import device_record  # noqa: E402
 import peers_gpu  # noqa: E402
 import record_tables  # noqa: E402
 
-SHAPES = {"table d128 8192": (4, 8192, 16, 16, 128), "table d128 32768": (1, 32768, 16, 16, 128),
-          "table d128 131072": (1, 131072, 8, 8, 128), "table d64 8192": (4, 8192, 32, 32, 64),
-          "peers d128 8192": (4, 8192, 16, 16, 128), "peers d128 32768": (1, 32768, 16, 16, 128),
-          "peers d64 8192": (4, 8192, 32, 32, 64), "peers 64:8 8192": (2, 8192, 64, 8, 128), "peers 64:1 8192": (2, 8192, 64, 1, 128),
-          "flex d128 8192": (4, 8192, 16, 16, 128)}
+SHAPES = record_tables.SHAPES
 OURS, PEERS = 2.0, {"peers": ("cudnn", 2.4), "flex": ("flex", 3.0)}  # ms of a forward
 
 
@@ -63,6 +60,9 @@ class RecordTables(unittest.TestCase):
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+    def write_bytes(self, name, text):
+        (self.root / name).write_bytes(text.encode())
 
     def read(self, name):
         return (self.root / name).read_text(encoding="utf-8")
@@ -141,7 +141,7 @@ class RecordTables(unittest.TestCase):
         entry["backward"]["peers"][0] = {"name": "cudnn", "error": "RuntimeError: none"}
         check("the record has no figure of cudnn beside causal of shape")
         del entry["backward"]
-        check("a result of the record's benchmark 'peers 64:1 8192' has no 'backward'")
+        check("a figure of tests/device/record.json or bench/peers_h200.json is malformed (KeyError: 'backward')")
         del self.results["peers 64:1 8192", "causal"]
         check("the record's benchmark 'peers 64:1 8192' has no causal")
         del self.results["peers 64:1 8192", "full"]
@@ -171,7 +171,7 @@ class RecordTables(unittest.TestCase):
         self.save()
         code, output = self.call("--check")
         self.assertEqual(code, 2)
-        self.assertIn("docs/backward.md, block 'backward d128': bench/peers_h200.json has no FM3 for full of shape {'batch': 3,", output)
+        self.assertIn("block 'backward d128': the record's benchmark 'table d128 8192' has full of shape (3, 8192, 16, 16, 128), not (4,", output)
 
     def test_by_time_is_the_ratio_of_times(self):
         for mask in peers_gpu.MASKS:
@@ -182,8 +182,97 @@ class RecordTables(unittest.TestCase):
                             row[name] for name in ("B", "S", "Hq", "Hk", "D")):
                         self.results[label, mask][which]["time_ms"]["median"] = row[f"{short}_ms"] / 1.234
         text = self.written("docs/forward.md")
+        self.assertIn("the rule counts 2048 tiles of global windows at 8192, FM3's mask 674 (1374 are hidden whole", text)
         self.assertIn("so its factors are 1.23 / 1.23 / 1.23, and the\ngeometric means 1.23 / 1.23 / 1.23 (1.234, 1.234, 1.234).", text)
         self.assertIn("by time, 8192 / 32768 / 131072 | 1.23 / 1.23 / 1.23 | 1.23 / 1.23 / 1.23 |", self.read("README.md"))
+
+    def test_every_figure_is_in_its_place(self):
+        """Figures that all differ, and what the documents should make of them, by other means."""
+        for n, entry in enumerate(self.results.values()):
+            for m, which in enumerate(("forward", "backward")):
+                for k, own in enumerate([entry[which], *entry[which]["peers"]]):
+                    for protocol, of in enumerate((own, own["sustained"])):
+                        wobble = 1 + (37 * n + 17 * m + 11 * k + 5 * protocol) % 101 / 211
+                        of["time_ms"]["median"] *= wobble * (1, 11, 110)[n % 3]
+                        of["tflops"] = {unit: x / wobble for unit, x in of["tflops"].items()}
+        forward, backward, readme = self.written("docs/forward.md"), self.read("docs/backward.md"), self.read("README.md")
+        published = {(row["peer"], row["mask"], row["S"], row["Hq"], row["Hk"], row["D"]): row
+                     for row in json.loads(self.read("bench/peers_h200.json"))}
+
+        def figure(label, mask, which):
+            _, rows, heads, kv_heads, dim = SHAPES[label]
+            fm3, fa3 = (published.get((peer, mask, rows, heads, kv_heads, dim)) for peer in ("flashmask3", "fa3"))
+            return self.results[label, mask][which], fm3, fa3, {"forward": "fwd", "backward": "bwd"}[which]
+
+        def ratio(label, mask, which):
+            own = self.results[label, mask][which]
+            return own["sustained"]["tflops"]["tile"] / own["peers"][0]["sustained"]["tflops"]["tile"]
+
+        def mean(values):
+            return math.prod(values) ** (1 / len(values))
+        tables = ["table d128 8192", "table d128 32768", "table d128 131072"]
+        by_time, fa3s, peers, grouped, bursts, flex = [], [], {}, [], [], []
+        for which in ("forward", "backward"):
+            every = [[figure(label, mask, which) for mask in peers_gpu.MASKS] for label in tables]
+            by_time.append(" / ".join(f"{mean([fm3[s + '_ms'] / own['time_ms']['median'] for own, fm3, _, s in column]):.2f}"
+                                      for column in every))
+            factors = [own["tflops"]["tile"] / fa3[s + "_tf"] for column in every for own, _, fa3, s in column if fa3]
+            fa3s.append(f"{min(factors):.2f} to {max(factors):.2f}")
+            for rows in (8192, 32768):
+                peers.setdefault(rows, []).append(" / ".join(f"{ratio(f'peers d128 {rows}', m, which):.2f}" for m in ("full", "causal")))
+            pairs = [(label, m) for label in ("peers 64:8 8192", "peers 64:1 8192") for m in ("full", "causal")]
+            factors = [ratio(*pair, which) for pair in pairs]
+            grouped.append(f"{min(factors):.2f} to {max(factors):.2f}")
+            factors = [own["tflops"]["tile"] / fm3[s + "_tf"] for own, fm3, _, s in (figure(*pair, which) for pair in pairs)]
+            bursts.append(f"{min(factors):.2f} to {max(factors):.2f}")
+            flex.append(" / ".join(f"{ratio('flex d128 8192', m, which):.2f}" for m in ("full", "causal", "causal_document")))
+        for words, cells in (("FM3, geometric mean of twelve masks by time, 8192 / 32768 / 131072", by_time),
+                             ("FA3, which has five of the masks, at these lengths", fa3s),
+                             ("cuDNN in the same process, sustained, 8192, full / causal", peers[8192]),
+                             ("the same at 32768", peers[32768]),
+                             ("cuDNN likewise, grouped heads (64:8, 64:1), 8192, full and causal", grouped),
+                             ("FM3 there, in bursts", bursts),
+                             ("FlexAttention in the same process, sustained, 8192, full / causal / causal_document", flex)):
+            self.assertIn(f"\n| {words} | {cells[0]} | {cells[1]} |\n", readme)
+        for text, which in ((forward, "forward"), (backward, "backward")):
+            for mask in peers_gpu.MASKS:
+                cells, fm3s, fa3s = [], [], []
+                for label in tables:
+                    own, fm3, fa3, s = figure(label, mask, which)
+                    ms = own["time_ms"]["median"]
+                    cells.append(f"{ms:.{3 if ms < 10 else 2 if ms < 100 else 1}f} {own['tflops']['tile']:.0f} / {own['tflops']['element']:.0f} "
+                                 f"({own['tflops']['tile'] / fm3[s + '_tf']:.2f}) {own['sustained']['tflops']['tile']:.0f}")
+                    fm3s.append(f"{fm3[s + '_tf']:.0f}")
+                    fa3s.append(f"{fa3[s + '_tf']:.0f}" if fa3 else "")
+                line = f"| {mask} | {' | '.join(cells)} | {' / '.join(fm3s)} | {' / '.join(fa3s) if all(fa3s) else '-'} |"
+                self.assertIn(f"\n{line}\n", text)
+
+    def test_a_failed_or_doubled_benchmark_is_an_error(self):
+        self.written("README.md")
+        record = json.loads(self.read("tests/device/record.json"))
+        for more, words in (([{"program": "table d128 8192", "error": "ended with 1"}], "'table d128 8192' ended with 1"),
+                            ([record["benchmarks"][0]], "'table d128 8192' has full twice")):
+            self.write("tests/device/record.json", json.dumps({**record, "benchmarks": record["benchmarks"] + more}))
+            code, output = self.call("--check")
+            self.assertEqual(code, 2)
+            self.assertIn(f"README.md, block 'forward': the record's benchmark {words}", output)
+
+    def test_lines_that_are_almost_those_of_a_block_are_errors(self):
+        text = self.written("README.md")
+        for wrong in (text.replace("<!-- tables: forward -->", "<!-- tables: forward --> "), text + "<!--tables: forward -->\n",
+                      text + "<!-- end of forward -->\n", text.replace("\n", "\r\n")):
+            self.write_bytes("README.md", wrong)
+            self.assertEqual(self.call("--check")[0], 2, wrong)
+        self.write_bytes("README.md", text)
+        self.write("docs/cpu.md", "<!-- tables: forward -->\n")
+        code, output = self.call("--check")
+        self.assertEqual((code, output), (2, "record_tables: docs/cpu.md, line 1: no tables are made there\n"))
+
+    def test_what_is_not_in_a_block_stays_byte_for_byte(self):
+        text = self.read("README.md").replace("Before.", "Before.\x0cand\u2028after", 1).rstrip("\n")
+        self.write_bytes("README.md", text)
+        self.assertEqual(self.written("README.md").replace("\n", "").count("Before.\x0cand\u2028after"), 1)
+        self.assertTrue(self.read("README.md").endswith("After."))
 
     def test_narrow_tiles_are_marked_and_masks_without_pairs_are_named(self):
         self.assertIn("\nPairs everywhere.\n", self.written("docs/backward.md"))
