@@ -63,6 +63,7 @@ class Pass:
         self.mask, self.shape, self.density = mask_of(result), result["shape"], result["mask"]["density"]["tile"]
         self.ms, self.tile, self.element = own["time_ms"]["median"], own["tflops"]["tile"], own["tflops"]["element"]
         self.sustained = own["sustained"]["tflops"]["tile"]
+        self.spreads = [(t["max"] - t["min"]) / t["median"] for t in (own["time_ms"], own["sustained"]["time_ms"])]
         self.tile_shape, self.beside = result["sm90"][f"{which}_tile"], own["peers"]
         rows = (published.get(key_of(peer, self.mask, self.shape)) for peer in ("flashmask3", "fa3"))
         self.fm3_if_any, self.fa3 = (row and Published(row, which) for row in rows)
@@ -261,6 +262,13 @@ def factors_by_time(columns):
     return slashes(windows), slashes(means), ", ".join(f"{mean:.3f}" for mean in means)
 
 
+def spread_sentence(columns):
+    """What stands for spread in docs/bench-schema.md, of a table's bursts and sustained figures."""
+    burst, sustained = zip(*(p.spreads for column in columns for p in column))
+    return (f"Spread, (max - min) / median: bursts {statistics.median(burst):.1%} in the median figure and at most {max(burst):.0%} (the clock may fall "
+            f"inside one), sustained {statistics.median(sustained):.1%} and {max(sustained):.0%}.")
+
+
 def forward_d128(figures):
     columns = figures.d128("forward")
     window = next(p for p in columns[0] if p.mask == "global_sliding_window")
@@ -269,7 +277,7 @@ def forward_d128(figures):
     return [*d128_table(columns), "",
             f"By time instead of TFLOP/s one mask differs: the rule counts {ours} tiles of global windows at {LENGTHS[0]}, "
             f"FM3's mask {theirs} ({ours - theirs} are hidden whole without the rule seeing it), so its factors are {windows}, and the",
-            f"geometric means {means} ({exact})."]
+            f"geometric means {means} ({exact}).", spread_sentence(columns)]
 
 
 def backward_d128(figures):
@@ -277,7 +285,7 @@ def backward_d128(figures):
     windows, means, exact = factors_by_time(columns)
     return [*d128_table(columns), "", pairs_sentence(columns),
             f"By time instead of TFLOP/s (docs/forward.md says why) the factors of global windows are {windows}, and the geometric means",
-            f"{means} ({exact})."]
+            f"{means} ({exact}).", spread_sentence(columns)]
 
 
 def pairs_sentence(columns):

@@ -247,6 +247,13 @@ class RecordTables(unittest.TestCase):
                 line = f"| {mask} | {' | '.join(cells)} | {' / '.join(fm3s)} | {' / '.join(fa3s) if all(fa3s) else '-'} |"
                 self.assertIn(f"\n{line}\n", text)
 
+    def test_spreads_are_those_of_the_launches(self):
+        for mask, low, high in (("causal", 1.9, 2.4), ("full", 2.0, 2.1)):
+            self.results["table d128 8192", mask]["forward"]["time_ms"].update(min=low, max=high)
+        self.results["table d128 32768", "full"]["forward"]["sustained"]["time_ms"].update(min=2.4, max=2.5, median=2.5)
+        self.assertIn("Spread, (max - min) / median: bursts 0.0% in the median figure and at most 25% (the clock may fall inside one), "
+                      "sustained 0.0% and 4%.\n", self.written("docs/forward.md"))
+
     def test_a_failed_or_doubled_benchmark_is_an_error(self):
         self.written("README.md")
         record = json.loads(self.read("tests/device/record.json"))
